@@ -29,7 +29,6 @@ import numpy as np
 from crfbook._checks import number, one_of, shown
 from crfbook._jit import kernel
 from crfbook.chain.forms import Tables, shard_counts
-from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.forward_backward_batched import (
     add_edge_sum,
     backward_batched,
@@ -39,8 +38,6 @@ from crfbook.chain.forward_backward_batched import (
     times_edges,
 )
 from crfbook.chain.likelihood import batch_gradient, batch_scores, loss_work
-from crfbook.chain.scores import path_scores
-from crfbook.chain.vector_math import log_sum_exp
 
 # A slope above exp(500) counts as infinite: below it, every entry of a gradient fits float64.
 LARGEST_SLOPE = 500.0
@@ -70,57 +67,20 @@ def value_and_slope(u, loss):
     return slope * ((u - m) - np.expm1(-m)), slope
 
 
-@kernel
-def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_beta, log_ah, log_bh):
-    """log_ah, log_bh (T, L): the events y_t = gold, weighted exp(log_d[t]), carried forward and backward.
+def _carry(log_node, log_edge, edge_class, log_ahead, log_behind):
+    """log_ahead[t] += log_ahead[t-1] @ P_t,   log_behind[t-1] += P_t @ log_behind[t], in logarithms.
 
-    Ah[t] = d[t] alpha[t] at the gold label + Ah[t-1] @ P_t;   Bh[t-1] = d[t-1] beta[t-1] there + P_t @ Bh[t],
-    all in logarithms.
+    P_t = exp(log_edge[k] + log_node[t]), k the class of token t; log_ahead, log_behind (T, L): changed.
     """
-    T, L = log_node.shape
-    work = np.empty(L)
-    log_ah[:, :] = -np.inf
-    log_bh[:, :] = -np.inf
-    for t in range(T):
-        if t > 0:
-            for y in range(L):
-                for yp in range(L):
-                    work[yp] = log_ah[t - 1, yp] + log_edge[edge_class[t], yp, y]
-                log_ah[t, y] = log_node[t, y] + log_sum_exp(work)
-        y = labels[t]
-        log_ah[t, y] = np.logaddexp(log_ah[t, y], log_d[t] + log_alpha[t, y])
-    for t in range(T - 1, -1, -1):
-        if t < T - 1:
-            for yp in range(L):
-                for y in range(L):
-                    work[y] = log_edge[edge_class[t + 1], yp, y] + log_node[t + 1, y] + log_bh[t + 1, y]
-                log_bh[t, yp] = log_sum_exp(work)
-        y = labels[t]
-        log_bh[t, y] = np.logaddexp(log_bh[t, y], log_d[t] + log_beta[t, y])
+    for t in range(1, len(log_node)):
+        step, into = log_ahead[t - 1, :, None] + log_edge[edge_class[t]] + log_node[t], log_ahead[t]
+        np.logaddexp(into, np.logaddexp.reduce(step, axis=0), out=into)
+    for t in range(len(log_node) - 1, 0, -1):
+        step, into = log_edge[edge_class[t]] + log_node[t] + log_behind[t], log_behind[t - 1]
+        np.logaddexp(into, np.logaddexp.reduce(step, axis=1), out=into)
 
 
-@kernel
-def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, log_z, grad_node, grad_edge):
-    """weight (total E[S] - events), see `sequence_loss_log`; chain: (log_alpha, log_beta, log_ah, log_bh)."""
-    T, L = log_node.shape
-    log_alpha, log_beta, log_ah, log_bh = chain
-    for t in range(T):
-        for y in range(L):
-            alpha, beta = log_alpha[t, y], log_beta[t, y] - log_z
-            ahead, behind = np.exp(log_ah[t, y] + beta), np.exp(alpha + log_bh[t, y] - log_z)
-            grad_node[t, y] += weight * (total * np.exp(alpha + beta) - ahead - behind)
-        if t == 0:
-            continue
-        k = edge_class[t]
-        for yp in range(L):
-            for y in range(L):
-                step = log_edge[k, yp, y] + log_node[t, y] - log_z
-                alpha, beta = log_alpha[t - 1, yp] + step, log_beta[t, y]
-                ahead, behind = np.exp(log_ah[t - 1, yp] + step + beta), np.exp(alpha + log_bh[t, y])
-                grad_edge[k, yp, y] += weight * (total * np.exp(alpha + beta) - ahead - behind)
-
-
-@kernel
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, grad_node, grad_edge):
     """(weight * loss, log_z) of one sequence and the gradient by its scores; loss 0 if log_z is not finite.
 
@@ -146,42 +106,35 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     Source: Altun, Johnson and Hofmann (2003), eq. (1)-(4) and section 4.1; the sweep in O(T L^2): Kakade, Teh
     and Roweis (2002).
     """
-    T, L = log_node.shape
-    u[:], grad_node[:, :] = 0.0, 0.0
-    log_alpha, log_beta = np.empty((T, L)), np.empty((T, L))
-    log_ah, log_bh = np.empty((T, L)), np.empty((T, L))
-    log_z = forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta)
+    T, chain = len(labels), (log_node, log_edge, edge_class)
+    gold, into = (np.arange(T), labels), (edge_class[1:], labels[:-1], labels[1:])
+    log_alpha, log_beta, log_ah, log_bh = np.full((4, *log_node.shape), -np.inf)
+    u[:], grad_node[:], log_alpha[0], log_beta[-1] = 0.0, 0.0, log_node[0], 0.0
+    _carry(*chain, log_alpha, log_beta)
+    log_z = np.logaddexp.reduce(log_alpha[-1])
     if not np.isfinite(log_z) or weight == 0.0:
         return 0.0, log_z
-    value, total = 0.0, 0.0
-    if not loss.pointwise:
-        score = np.empty(1)
-        path_scores(log_node, log_edge, edge_class, labels, np.array([0, T]), score)
-        u[0] = log_z - score[0]
-        value, slope = value_and_slope(u[0], loss)
-        node_marginals_log(log_alpha, log_beta, log_z, grad_node)
-        grad_node *= weight * slope
-        add_edge_marginals_log(
-            log_node, log_edge, edge_class, log_alpha, log_beta, log_z, weight * slope, grad_edge
-        )
-        for t in range(T):
-            grad_node[t, labels[t]] -= weight * slope
-            if t > 0:
-                grad_edge[edge_class[t], labels[t - 1], labels[t]] -= weight * slope
-        return weight * value, log_z
-    log_d = np.empty(T)
-    for t in range(T):
-        y = labels[t]
-        u[t] = log_z - log_alpha[t, y] - log_beta[t, y]
-        v, slope = value_and_slope(u[t], loss)
-        value += v
-        total += slope
-        log_d[t] = np.log(slope) + u[t]
-        grad_node[t, y] = weight * slope
-    _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_beta, log_ah, log_bh)
-    chain = log_alpha, log_beta, log_ah, log_bh
-    _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, log_z, grad_node, grad_edge)
-    return weight * value, log_z
+    log_p = log_alpha + log_beta - log_z
+    gold_u = -log_p[gold] if loss.pointwise else [log_z - log_node[gold].sum() - log_edge[into].sum()]
+    u[: len(gold_u)] = gold_u
+    value, slope = np.array([value_and_slope(each, loss) for each in gold_u]).T
+    total = slope.sum()
+    if loss.pointwise:
+        log_ah[gold], log_bh[gold] = (np.log(slope) + u + x[gold] for x in (log_alpha, log_beta))
+        _carry(*chain, log_ah, log_bh)
+    else:  # the gold path has all of it
+        np.subtract.at(grad_edge, into, weight * total)
+    grad_node[:] = (
+        total * np.exp(log_p) - np.exp(log_ah + log_beta - log_z) - np.exp(log_alpha + log_bh - log_z)
+    )
+    grad_node[gold] += slope if loss.pointwise else -slope
+    grad_node *= weight
+    for t in range(1, T):
+        k = edge_class[t]
+        alpha, ah = (x[t - 1, :, None] + log_edge[k] + log_node[t] - log_z for x in (log_alpha, log_ah))
+        told = np.exp(ah + log_beta[t]) + np.exp(alpha + log_bh[t])
+        grad_edge[k] += weight * (total * np.exp(alpha + log_beta[t]) - told)
+    return weight * value.sum(), log_z
 
 
 # d = a / p is then at most 1e200 even for the exponential loss: d alpha and d beta stay far from overflow.

@@ -157,14 +157,14 @@ class LogChain:
     @np.errstate(all="ignore")
     def p_node(self):
         """(T, L): rows sum to one, or are 0 where every path is forbidden."""
-        return _shares(self.a + self.b, 1)
+        return shares(self.a + self.b, 1)
 
     @np.errstate(all="ignore")
     def p_edge(self):
         """(T, L, L) as [t, previous, next], zeros first."""
         out = np.zeros((*self.u.shape, self.u.shape[1]))
         out[1:] = self.a[:-1, :, None] + self.table[self.edge_class[1:]] + (self.u + self.b)[1:, None]
-        out[1:] = _shares(out[1:], (1, 2))
+        out[1:] = shares(out[1:], (1, 2))
         return out
 
     @np.errstate(all="ignore")
@@ -199,7 +199,7 @@ def _lse(scores, axis):
     return np.logaddexp.reduce(scores, axis=axis)
 
 
-def _shares(scores, axis):
+def shares(scores, axis):
     """exp of scores, divided by its sum over the axes; 0 where all are -inf."""
     p = np.exp(scores - scores.max(axis=axis, keepdims=True))
     return np.nan_to_num(p / p.sum(axis=axis, keepdims=True))

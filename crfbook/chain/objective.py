@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import number, one_of
+from crfbook._checks import number, one_of, shown
 from crfbook.chain.forms import Problem, Tables
 from crfbook.chain.likelihood import Counts, WorkPool, add_tree, make_work
 from crfbook.chain.losses import LossTables, make_loss
@@ -44,6 +44,13 @@ def check_weights(w, n_features):
         k = int(np.argmin(finite))
         raise ValueError(f"weights: expected finite numbers, got {w[k]} at position {k}")
     return w if w.flags.writeable else w.copy()  # a read-only array would compile every kernel again
+
+
+def check_state(state, name, n):
+    """ValueError unless the array `name` of a state, {name: array}, has n numbers."""
+    if np.shape(state.get(name)) != (n,):
+        got = np.shape(state[name]) if name in state else sorted(state)
+        raise ValueError(f"state: expected an array {shown(name)} of shape ({n},), got {got}")
 
 
 def l2_penalty(c2, w):

@@ -382,3 +382,10 @@ def plain_loss(u, gold, L):
     """(log Z - score(gold), its gradient (T L + T L^2,) with respect to the scores u); gold : indicator."""
     log_z, p = plain_marginals(u, L)
     return log_z - u @ gold, p - gold
+
+
+def plain_gradient(s, w, corpus, features):
+    """(loss of sequence s, its gradient (F,)) at weights w (F,), both times the weight of the sequence."""
+    X, gold = feature_matrix(s, corpus, features)
+    loss, slope = plain_loss(X @ w, gold, features.n_labels)
+    return corpus.weights[s] * loss, corpus.weights[s] * (X.T @ slope)

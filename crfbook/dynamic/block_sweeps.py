@@ -22,6 +22,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
 from crfbook.chain.forward_backward_batched import backward_batched, exp_rows, forward_rows
+from crfbook.chain.sequence import plain_marginals, plain_tables
 from crfbook.chain.vector_math import copy_row
 from crfbook.dynamic.block_batch import (
     BELIEFS,
@@ -430,3 +431,35 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
     for r in range(log_z.size):
         n_flagged += np.isnan(log_z[r])
     return n_flagged
+
+
+def block_sweeps_plain(chains, links, n_sweeps, mean_field=False):
+    """Beliefs [(T, L_k), ...] of the label chains of one sequence: the readable sister of `sweep_blocks`.
+
+    chains : [(log_node (T, L_k), log_pair (L_k, L_k) [previous, next]), ...].
+    links : [(a, b, end int64 (2, E), log_table (L_a, L_b)), ...]: labels of chain a at tokens end[0], and of
+        chain b at tokens end[1].
+    n_sweeps : updates of each chain.
+    mean_field : the fields of structured mean field in place of messages.
+    Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; Saul and Jordan (1996).
+    """
+    into = [[np.zeros((end.shape[1], n)) for n in table.shape] for _, _, end, table in links]  # in logarithms
+    beliefs = [None] * len(chains)
+    for _ in range(n_sweeps):
+        for k, (log_node, log_pair) in enumerate(chains):
+            mine = [(g, side) for g, link in enumerate(links) for side in (0, 1) if link[side] == k]
+            u = log_node.copy()
+            for g, side in mine:
+                np.add.at(u, links[g][2][side], into[g][side])
+            scores = np.concatenate([u.ravel(), *[log_pair.ravel()] * len(u)])
+            p = beliefs[k] = plain_tables(plain_marginals(scores, u.shape[1])[1], u.shape[1])[0]
+            said = [p[links[g][2][side]] for g, side in mine]
+            if not mean_field:  # without what came along the same link
+                said = [p / np.exp(into[g][side]) for p, (g, side) in zip(said, mine, strict=True)]
+            for cavity, (g, side) in zip(said, mine, strict=True):
+                table = links[g][3].T if side else links[g][3]
+                into[g][1 - side] = cavity @ table
+                if not mean_field:
+                    message = cavity @ np.exp(table)
+                    into[g][1 - side] = np.log(message / message.sum(axis=1, keepdims=True))
+    return beliefs

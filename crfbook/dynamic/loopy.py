@@ -29,6 +29,7 @@ from crfbook.dynamic.sum_product import (
     message_beliefs,
     message_counts,
     message_sweep,
+    plain_message,
 )
 
 SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
@@ -219,6 +220,25 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
         state.change[c] = queue.priority[queue.heap[0]] if size else 0.0
         state.sweeps[c] += -(-sent // size) if size else 0
     return n_computed
+
+
+def residual_plain(graph, potentials, msg, tol, most):
+    """The readable sister of `residual_messages`, on a graph of one component: how many messages were sent.
+
+    msg : (S, W), moved. The message that would change most is sent, until none would change by tol, or `most`
+        have been sent. The kernel computes again only what depends on the message that was sent.
+    Source: Elidan, McGraw and Koller (2006).
+    """
+    new = np.zeros_like(msg)
+    for n_sent in range(most):
+        for s in range(len(msg)):
+            plain_message(s, graph, potentials, msg, new[s])
+        change = np.abs(new - msg).max(axis=1)
+        best = change.argmax()
+        if change[best] < tol:
+            return n_sent
+        msg[best] = new[best]
+    return most
 
 
 @kernel

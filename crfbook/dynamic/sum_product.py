@@ -68,6 +68,22 @@ def plain_message(s, graph, potentials, msg, out):
         out[y] /= total
 
 
+def sweep_messages_plain(order, graph, potentials, msg, at_once=False, damping=0.0):
+    """A sweep along the slots of `order`, the readable sister of `message_sweep`: the largest change.
+
+    msg : (S, W), moved. at_once : all messages come from those before the sweep, as "sync" has it.
+    damping : share of the old message in a new one.
+    Source: Sutton et al. (2004), eq. (5).
+    """
+    source, new, change = msg.copy() if at_once else msg, np.empty(msg.shape[1]), 0.0
+    for s in order:
+        plain_message(s, graph, potentials, source, new)
+        new += damping * (msg[s] - new)
+        change = max(change, np.abs(new - msg[s]).max())
+        msg[s] = new
+    return change
+
+
 @kernel
 def _times_messages(slots, skip, msg, n, q):
     """q[:n] *= the messages of `slots` but `skip`; (how many entries are lost, log of what q was divided by).

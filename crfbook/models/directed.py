@@ -30,6 +30,7 @@ from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.scores import path_scores
+from crfbook.chain.sequence import plain_tables
 from crfbook.chain.vector_math import exp_inplace
 from crfbook.data.columns import Data
 from crfbook.data.constraints import ConstraintsLike, constraints_from
@@ -162,6 +163,25 @@ def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts
                     bad = s
         batch_gradient(b, p_node, packing, layout, counts.dense_grad, counts.grad)
     return bad
+
+
+def local_loss_plain(u, path, L):
+    """(-log p(path) of a MEMM, its gradient (T L + T L^2,) by the scores u): the readable sister of
+    `shard_local_likelihood`.
+
+    u : (T L + T L^2,), as `plain_tables` of chain/sequence.py has them. path : (T,), gold.
+    Source: McCallum, Freitag and Pereira (2000), section 2.
+    """
+    (log_node, log_edge), loss = plain_tables(u, L), 0.0
+    node, edge = np.zeros_like(log_node), np.zeros_like(log_edge)
+    for t, y in enumerate(path):
+        score = log_node[t] + log_edge[t, path[t - 1]] if t > 0 else log_node[t]
+        log_p = score - np.logaddexp.reduce(score)
+        loss -= log_p[y]
+        node[t] = np.exp(log_p) - np.eye(L)[y]
+        if t > 0:
+            edge[t, path[t - 1]] = node[t]
+    return loss, np.concatenate([node.ravel(), edge.ravel()])
 
 
 @kernel

@@ -518,3 +518,33 @@ def bound_log_z(side, rows, psi, edges, limits, cell, ptr, work):
             mark[edges.scores.member[cell[i]]] = t
         before, a = a, before
     return log_z
+
+
+def active_marginals_plain(log_node, log_edge, labels, eps):
+    """(log Z, p_node (T, L), counts (L, L) of pairs that start active, active bool (T, L)): to be read.
+
+    The readable sister of `active_forward` and `active_backward`, with the default outside. With eps = 0 all
+    labels are active: forward-backward with a default, the sister of `lanes_forward_backward`.
+
+    log_node : (T, L).
+    log_edge : (L, L) [previous, next], 0 where no pair is stored.
+    labels : int (T,), gold, which are active; -1: unknown.
+    eps : a label is active where it has at least this share of the forward mass.
+    Source: Jeong, Lin and Lee (2009), eq. (8), (9); chapter 10.
+    """
+    (T, L), psi, gain, active = log_node.shape, np.exp(log_node), np.expm1(log_edge), [None] * len(labels)
+    alpha, scale, p_node, counts = np.empty((T, L)), np.empty(T), np.empty((T, L)), np.zeros((L, L))
+    for t in range(T):
+        alpha[t] = psi[t]
+        if t > 0:
+            alpha[t] *= alpha[t - 1].sum() + (active[t - 1] * alpha[t - 1]) @ gain
+        scale[t] = alpha[t].sum()
+        alpha[t] /= scale[t]
+        active[t] = (alpha[t] >= eps) | (np.arange(L) == labels[t])
+    beta = np.ones(L)
+    for t in range(T - 1, -1, -1):
+        p_node[t], v = alpha[t] * beta, psi[t] * beta / scale[t]
+        if t > 0:
+            counts += np.exp(log_edge) * np.outer(active[t - 1] * alpha[t - 1], v)
+            beta = v.sum() + active[t - 1] * (gain @ v)
+    return np.log(scale).sum(), p_node, counts, np.array(active)

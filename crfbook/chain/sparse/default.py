@@ -382,3 +382,30 @@ def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, 
             pools, n_pool = default_forward(*part, scores, work, pools, n_pool, pool_ptr, seen)
         out = pools, pool_ptr, path[lo:hi]
         score[s] = default_trace_back(lo, hi, tokens.edge_class, scores, work, *out) if good else np.nan
+
+
+def default_viterbi_plain(log_node, log_edge, stored):
+    """(score, path (T,)) of the best path: the readable sister of `default_viterbi_many`, for one group.
+
+    The default comes from the best previous label q. For next labels that follow q in a stored pair, it
+    comes from the best label that stores none.
+
+    log_node : (T, L).
+    log_edge, stored : (L, L) [previous, next], scores and bool; pairs that are not stored score 0.
+    Source: chapter 11.
+    """
+    delta, back = log_node[0], []
+    for u in log_node[1:]:
+        q = delta.argmax()
+        best, came = np.full(len(u), delta[q]), np.full(len(u), q)
+        for y in np.flatnonzero(stored[q]):
+            rest = np.where(stored[:, y], -np.inf, delta)
+            best[y], came[y] = rest.max(), rest.argmax()
+        pairs = np.where(stored, delta[:, None] + log_edge, -np.inf)
+        came = np.where(pairs.max(axis=0) > best, pairs.argmax(axis=0), came)
+        delta = u + np.maximum(best, pairs.max(axis=0))
+        back.append(came)
+    path = [int(delta.argmax())]
+    for came in reversed(back):
+        path.insert(0, int(came[path[0]]))
+    return delta.max(), path

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.forms import Form, squared
-from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.likelihood import (
     Batch,
     add_tree,
@@ -22,6 +21,7 @@ from crfbook.chain.likelihood import (
     sparse_work,
     spread_rows,
 )
+from crfbook.chain.numpy_form import shares
 from crfbook.chain.packing import padded
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
 from crfbook.chain.sparse.forward_backward import (
@@ -113,27 +113,23 @@ class SparseBatch(Batch):
         return n_flagged
 
     @staticmethod
+    @np.errstate(invalid="ignore")
     def log_sums(edges, log_node, edge_class, weight, sums):
-        """As in `Batch`. Each step is a sequence of two tokens: one class at a time has a table."""
-        log_alpha, log_beta, p_node = log_node.copy(), np.zeros_like(log_node), np.empty_like(log_node)
-        two, alpha, beta = np.zeros((3, 2, log_node.shape[1]))
-        only = np.zeros(2, np.int32)
-        log_z = forward_backward_log(log_node[:1], np.zeros((1, *alpha.shape)), only, alpha, beta)
+        """As in `Batch`. One class at a time has a table."""
+        log_alpha, log_beta = log_node.copy(), np.zeros_like(log_node)
         for t in range(1, len(log_node)):
-            two[:] = log_alpha[t - 1], log_node[t]
-            log_z = forward_backward_log(two, class_scores(edges, edge_class[t])[None], only, alpha, beta)
-            log_alpha[t] = alpha[1]
-        for t in range(len(log_node) - 1 if np.isfinite(log_z) else 0, 0, -1):
-            table = class_scores(edges, edge_class[t])[None]
-            two[:] = log_alpha[t - 1], log_node[t] + log_beta[t]
-            total = forward_backward_log(two, table, only, alpha, beta)
-            log_beta[t - 1] = beta[0]
+            table = log_alpha[t - 1, :, None] + class_scores(edges, edge_class[t])
+            log_alpha[t] += np.logaddexp.reduce(table, axis=0)
+        log_z = np.logaddexp.reduce(log_alpha[-1])
+        if not np.isfinite(log_z):
+            return log_z, log_beta
+        for t in range(len(log_node) - 1, 0, -1):
+            after = class_scores(edges, edge_class[t]) + log_node[t] + log_beta[t]
+            log_beta[t - 1] = np.logaddexp.reduce(after, axis=1)
             if sums.pairs:
-                p_edge = np.zeros_like(table)
-                add_edge_marginals_log(two, table, only, alpha, beta, total, weight, p_edge)
-                _add_class(edges.active, edge_class[t], p_edge[0], sums)
-        node_marginals_log(log_alpha, log_beta, log_z if np.isfinite(log_z) else -np.inf, p_node)
-        return log_z, weight * p_node
+                p_edge = weight * shares(log_alpha[t - 1, :, None] + after, (0, 1))
+                _add_class(edges.active, edge_class[t], p_edge, sums)
+        return log_z, weight * shares(log_alpha + log_beta, 1)
 
 
 def _add_class(active, k, p_edge, sums):

@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 import crfbook.learners.boosting.rounds as rounds
 from crfbook._checks import number, one_of, whole
-from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.objective import check_labels, check_state, check_weights
 from crfbook.chain.token_layout import sequence_work, used_classes
 from crfbook.data.constraints import Bounds, Limits, bounds_of
 from crfbook.data.corpus import Corpus, offsets, owners, ragged_index
@@ -336,12 +336,8 @@ class _Boosting(Learner):
         if saved is None:
             self.w0 = np.zeros(n_weights) if w0 is None else check_weights(w0, n_weights).copy()
         else:
-            for name, length in (("w", n_weights), ("ceiling", corpus.n_sequences)):
-                if np.shape(saved.get(f"anchor_{name}")) != (length,):
-                    raise ValueError(
-                        f"state: expected an array 'anchor_{name}' of shape ({length},), got "
-                        f"{np.shape(saved.get(f'anchor_{name}'))}"
-                    )
+            check_state(saved, "anchor_w", n_weights)
+            check_state(saved, "anchor_ceiling", corpus.n_sequences)
             self.seconds, self.given = float(saved["seconds"]), len(saved["feature"])
             self.w0, since = saved["anchor_w"].copy(), int(saved["anchor_count"][rounds.ROUNDS])
             np.add.at(self.w0, saved["feature"][since:], saved["step"][since:])

@@ -11,7 +11,7 @@ done in logarithms, anew at each visit: they are rare, and only log Z is kept.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
+from crfbook.chain.inference import log_form
 from crfbook.learners.coordinate.lattice import LABEL, SCALE, SHIFT, SIZE, START, UNSAFE, mass, token_scores
 
 OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3  # rows of Move.number
@@ -354,88 +354,40 @@ def exact_curvature(g, blocks, lattices, tables, weights, move):
                 curve[j] += lattices.weight[i] * variance
 
 
-@kernel
-def unsafe_lattice(i, lattices, tables, weights, log_node, log_edge, edge_class, alpha, beta):
-    """Scores, forward and backward vectors of sequence i in logarithms, anew from its weights; returns log Z.
+def unsafe_marginals(i, lattices, tables, weights, edges=True):
+    """`log_form` of sequence i, anew from its weights: its scaled vectors cannot be trusted.
 
-    Arguments:
-        i : sequence
-        lattices : a `Lattices`
-        tables : a `SharedTables`
-        weights : a `Weights`
-    Out:
-        log_node, alpha, beta : (T, M)
-        log_edge : (T, M, M), of which edge_class (T,) makes each token its own class
-    Cost: 2 T M^2 exps.
-    Source: forward_backward_log.
+    edges : False: without those of pairs.
     """
-    for t in range(edge_class.size):
-        edge_class[t] = t
+    T, M = lattices.seq_ptr[i + 1] - lattices.seq_ptr[i], weights.mu.shape[1]
+    log_node, log_edge = np.empty((T, M)), np.empty((T, M, M))
     lattice_scores(i, lattices, tables, weights, log_node, log_edge)
-    return forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
+    return log_form(log_node, log_edge, np.arange(T, dtype=np.int32), edges)
 
 
-@kernel
 def close_unsafe(sequences, lattices, tables, weights):
-    """log Z of those of the sequences that are unsafe: their scaled vectors cannot be trusted.
-
-    Arguments:
-        sequences : int32 (n,)
-        lattices : (its log_z is written)
-        tables : a `SharedTables`
-        weights : a `Weights`
-    Cost: that of `unsafe_lattice`.
-    Source: forward_backward_log.
-    """
-    M = weights.mu.shape[1]
-    for i in sequences:
-        if lattices.place[UNSAFE, i]:
-            T = lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
-            tokens, pairs, edge_class = np.empty((3, T, M)), np.empty((T, M, M)), np.empty(T, np.int32)
-            lattices.log_z[i] = unsafe_lattice(
-                i, lattices, tables, weights, tokens[0], pairs, edge_class, tokens[1], tokens[2]
-            )
+    """lattices.log_z of those of the sequences int (n,) that are unsafe, from `unsafe_marginals`."""
+    for i in sequences[lattices.place[UNSAFE, sequences] > 0]:
+        lattices.log_z[i] = unsafe_marginals(i, lattices, tables, weights, edges=False)[0]
 
 
-@kernel
 def add_unsafe(g, repeats, blocks, lattices, tables, weights, sums):
-    """Expected counts and curvatures of block g in its unsafe sequences, added to `sums`;
-    see `block_gradient`.
-
-    Arguments:
-        g : block
-        repeats : 1: count repeated symbols, see above
-        blocks : a `Blocks`
-        lattices : a `Lattices`
-        tables : a `SharedTables`
-        weights : a `Weights`
-    Out:
-        sums : a `BlockSums`
-    Cost: that of `unsafe_lattice`, M^2 exps for each occurrence.
-    Source: docs/SPEC.md, A.9.
+    """Expected counts and curvatures of block g in its unsafe sequences, added to `sums`: those of
+    `block_gradient`, from `unsafe_marginals`. Source: docs/SPEC.md, A.9.
     """
-    M, with_edge = weights.mu.shape[1], blocks.member[1, g] >= 0
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
         if not lattices.place[UNSAFE, i]:
             continue
-        begin, T = lattices.seq_ptr[i], lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
-        tokens, pairs, edge_class = np.empty((4, T, M)), np.empty((T, M, M)), np.empty(T, np.int32)
-        log_node, alpha, beta, p_node, p_edge = tokens[0], tokens[1], tokens[2], tokens[3], np.empty((M, M))
-        log_z = unsafe_lattice(i, lattices, tables, weights, log_node, pairs, edge_class, alpha, beta)
-        node_marginals_log(alpha, beta, log_z, p_node)
+        _, p_node, p_edge = unsafe_marginals(i, lattices, tables, weights)
         weight = lattices.weight[i]
         repeat = weight * (high - low if repeats else 1)
         for o in range(low, high):
-            t, x = blocks.occ_token[o] - begin, blocks.occ_val[o] if blocks.occ_val.size else 1.0
-            for y in range(M):
-                p = p_node[t, y]
-                sums.node[EXPECTED, y] += weight * x * p
-                sums.node[CURVATURE, y] += repeat * x * x * (p - p * p)
-            if with_edge and t > 0:
-                edge_marginal_log(t, log_node, pairs, edge_class, alpha, beta, log_z, p_edge)
-                for yp in range(M):
-                    for y in range(M):
-                        p = p_edge[yp, y]
-                        sums.edge[EXPECTED, yp, y] += weight * p
-                        sums.edge[CURVATURE, yp, y] += repeat * (p - p * p)
+            x = blocks.occ_val[o] if blocks.occ_val.size else 1.0
+            t = blocks.occ_token[o] - lattices.seq_ptr[i]
+            p, q = p_node[t], p_edge[t]
+            sums.node[EXPECTED] += weight * x * p
+            sums.node[CURVATURE] += repeat * x * x * (p - p * p)
+            if blocks.member[1, g] >= 0:
+                sums.edge[EXPECTED] += weight * q
+                sums.edge[CURVATURE] += repeat * (q - q * q)

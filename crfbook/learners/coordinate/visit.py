@@ -18,6 +18,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.likelihood import add_tree
+from crfbook.chain.sequence import plain_marginals, plain_tables
 from crfbook.learners.coordinate.arrays import block_sums, lattice_work
 from crfbook.learners.coordinate.derivatives import (
     CURVATURE,
@@ -596,10 +597,8 @@ def marginals_plain(i, corpus, mu, nu):
     at the tokens of sequence i; q[0] is 0.
 
         u[t, y] = sum_a x[t, a] mu[a, y],  v[t, yp, y] = sum of nu[b, yp, y] over the edge attributes b of t
-        log_alpha[t, y] = u[t, y] + LSE_yp(log_alpha[t-1, yp] + v[t, yp, y])
-        log_beta[t-1, yp] = LSE_y(v[t, yp, y] + u[t, y] + log_beta[t, y])
 
-    Source: Sokolovska et al. (2010), eq. (3), (9), in logarithms.
+    Source: Sokolovska et al. (2010), eq. (3), (9).
     """
     tokens = range(*corpus.seq_ptr[i : i + 2])
     u, v = np.zeros((len(tokens), mu.shape[1])), np.zeros((len(tokens), *nu.shape[1:]))
@@ -607,14 +606,8 @@ def marginals_plain(i, corpus, mu, nu):
         held, k = slice(*corpus.attr_ptr[token : token + 2]), corpus.edge_class[token]
         u[t] = corpus.values[held] @ mu[corpus.attr_idx[held]]
         v[t] = nu[corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]].sum(axis=0)
-    log_alpha, log_beta = u.copy(), np.zeros_like(u)
-    for t in range(1, len(u)):
-        log_alpha[t] += np.logaddexp.reduce(log_alpha[t - 1, :, None] + v[t], axis=0)
-    for t in range(len(u) - 1, 0, -1):
-        log_beta[t - 1] = np.logaddexp.reduce(v[t] + u[t] + log_beta[t], axis=1)
-    log_z, q = np.logaddexp.reduce(log_alpha[-1]), np.zeros_like(v)
-    q[1:] = np.exp(log_alpha[:-1, :, None] + v[1:] + (u + log_beta)[1:, None, :] - log_z)
-    return np.exp(log_alpha + log_beta - log_z), q
+    _, p = plain_marginals(np.concatenate([u.ravel(), v.ravel()]), mu.shape[1])
+    return plain_tables(p, mu.shape[1])
 
 
 def block_sums_plain(a, b, corpus, mu, nu):

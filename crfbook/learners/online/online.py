@@ -55,9 +55,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import number, one_of, shown, whole
+from crfbook._checks import number, one_of, whole
 from crfbook._jit import kernel
-from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.objective import check_labels, check_state, check_weights
 from crfbook.chain.scores import value_of
 from crfbook.chain.sequence import feature_matrix, path_indicator, plain_viterbi, score_class, score_nodes
 from crfbook.chain.sparse.default import find_next
@@ -327,6 +327,17 @@ def perceptron_epoch(order, theta, theta_sum, count, layout, work, totals):
         count[0] += 1
 
 
+def difference_plain(s, w, corpus, features):
+    """(dS (F,), wrong tokens): S(x, gold) - S(x, best) of sequence s under weights w (F,).
+
+    The readable sister of `find_mistakes`, without hard constraints. Source: Collins (2002), figure 1.
+    """
+    X, gold = feature_matrix(s, corpus, features)
+    best = plain_viterbi(X @ w, features.n_labels)
+    wrong = np.sum(corpus.labels[corpus.seq_ptr[s] : corpus.seq_ptr[s + 1]] != best)
+    return X.T @ (gold - path_indicator(best, features.n_labels)), wrong
+
+
 def perceptron_epoch_plain(order, w, w_sum, count, corpus, features):
     """The readable sister of `perceptron_epoch`, on weights w (F,) without hard constraints: returns count.
 
@@ -336,9 +347,7 @@ def perceptron_epoch_plain(order, w, w_sum, count, corpus, features):
     Source: Collins (2002), figure 1 and section 2.5; Altun et al. (2003), Algorithm 1.
     """
     for s in order:
-        X, gold = feature_matrix(s, corpus, features)
-        best = path_indicator(plain_viterbi(X @ w, features.n_labels), features.n_labels)
-        step = corpus.weights[s] * (X.T @ (gold - best))
+        step = corpus.weights[s] * difference_plain(s, w, corpus, features)[0]
         w += step
         w_sum += count * step
         count += 1
@@ -414,6 +423,29 @@ def passive_aggressive_epoch(
         count[0] += 1
 
 
+def passive_aggressive_epoch_plain(
+    order, pa_type, aggressiveness, by_errors, w, w_sum, count, corpus, features
+):  # fmt: skip
+    """The readable sister of `passive_aggressive_epoch`, on weights w (F,) without hard constraints: returns
+    count.
+
+    order, pa_type, aggressiveness, by_errors : as there.
+    w, w_sum, count : as in `perceptron_epoch_plain`.
+    Source: Crammer et al. (2006), sections 3 and 9.
+    """
+    for s in order:
+        dS, wrong = difference_plain(s, w, corpus, features)
+        square, cost = dS @ dS, (math.sqrt(wrong) if by_errors else 1.0) - w @ dS
+        if square > 0.0:
+            tau = cost / (square + 0.5 / aggressiveness) if pa_type == 2 else cost / square
+            tau = min(aggressiveness, tau) if pa_type == 1 else tau
+            step = corpus.weights[s] * tau * dS
+            w += step
+            w_sum += count * step
+        count += 1
+    return count
+
+
 @kernel
 def arow_epoch(order, gamma, theta, variance, layout, work, totals):
     """Some steps of AROW, sequence after sequence in the given order.
@@ -449,6 +481,20 @@ def arow_epoch(order, gamma, theta, variance, layout, work, totals):
             theta[k] += alpha * variance[k] * work.amount[i]
             variance[k] = 1.0 / (1.0 / variance[k] + work.amount[i] ** 2 / gamma)
         after_step(n, theta, work, work.lists)
+
+
+def arow_epoch_plain(order, gamma, w, variance, corpus, features):
+    """The readable sister of `arow_epoch`, on weights w (F,) without hard constraints.
+
+    order, gamma : as there.
+    w, variance : (F,), moved.
+    Source: Crammer, Kulesza and Dredze (2009), figure 1.
+    """
+    for s in order:
+        dS, wrong = difference_plain(s, w, corpus, features)
+        alpha = (wrong - w @ dS) / (gamma + variance @ dS**2)
+        w += corpus.weights[s] * alpha * variance * dS
+        variance[:] = 1.0 / (1.0 / variance + dS**2 / gamma)
 
 
 def perceptron(
@@ -575,11 +621,7 @@ class _Online(Learner):
             if variance is not None:
                 state["variance"] = np.full(n_weights, variance)
         for name in ("w", "w_sum", "variance")[: 2 if variance is None else 3]:
-            if name not in state or np.shape(state[name]) != (n_weights,):
-                raise ValueError(
-                    f"state: expected an array {shown(name)} of shape ({n_weights},), got "
-                    f"{np.shape(state[name]) if name in state else sorted(state)}"
-                )
+            check_state(state, name, n_weights)
         self.epsilon = number("epsilon", epsilon)
         self.max_iterations = whole("max_iterations", max_iterations)
         self.shuffle, self.seed, self.average = shuffle, random_state, bool(average)

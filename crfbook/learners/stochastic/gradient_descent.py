@@ -52,8 +52,8 @@ from numpy.typing import ArrayLike
 from crfbook._checks import number, shown, whole
 from crfbook._jit import kernel
 from crfbook.chain.active.sequence import check_eps, check_transitions
-from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.sequence import add_gradient, feature_matrix, plain_loss, score_gradient, score_sequence
+from crfbook.chain.objective import check_labels, check_state, check_weights
+from crfbook.chain.sequence import add_gradient, plain_gradient, score_gradient, score_sequence
 from crfbook.chain.token_layout import (
     cells_of,
     epoch_order,
@@ -169,12 +169,11 @@ def sgd_steps_plain(order, eta0, shrinkage, n_done, w, corpus, features):
     """
     total = 0.0
     for j, s in enumerate(order):
-        X, gold = feature_matrix(s, corpus, features)
-        loss, slope = plain_loss(X @ w, gold, features.n_labels)
-        total += corpus.weights[s] * loss
+        loss, grad = plain_gradient(s, w, corpus, features)
+        total += loss
         eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
         w *= 1.0 - shrinkage * eta
-        w -= eta * corpus.weights[s] * (X.T @ slope)
+        w -= eta * grad
     return total
 
 
@@ -269,6 +268,26 @@ def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, tables, lists
         due += eta * penalty
         a, b = visit_step(s, -layout.weight[s] * eta, layout, tables, lists, work, theta)
         low, high = min(low, a), max(high, b)
+    return total, due
+
+
+def sgd_l1_steps_plain(order, eta0, decay, penalty, n_done, due, w, received, corpus, features):
+    """The readable sister of `sgd_l1_steps`, on weights w (F,) without hard constraints: (losses, due).
+
+    order, eta0, decay, penalty, n_done, due : as there.
+    w, received : (F,), moved. All weights are clipped after each update; they come clipped to what is due.
+    Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
+    """
+    total = 0.0
+    for j, s in enumerate(order):
+        loss, grad = plain_gradient(s, w, corpus, features)
+        total += loss
+        eta = eta0 * decay ** (n_done + j)
+        due += eta * penalty
+        z = w - eta * grad
+        above, below = np.maximum(0.0, z - (due + received)), np.minimum(0.0, z + (due - received))
+        w[:] = np.where(z > 0.0, above, np.where(z < 0.0, below, z))
+        received += w - z
     return total, due
 
 
@@ -396,11 +415,7 @@ class _Descent(Learner):
             w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
             state = {name: np.zeros(n_weights) for name in self.vectors} | {"w": w, "seed": random_state}
         for name in self.vectors:
-            if np.shape(state.get(name)) != (n_weights,):
-                raise ValueError(
-                    f"state: expected an array {name!r} of shape ({n_weights},), "
-                    f"got {np.shape(state.get(name))}"
-                )
+            check_state(state, name, n_weights)
         if eps or worth_lists(corpus, features):
             self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
             self.places = self.layout, None, lists, list_work(corpus, self.layout, lists, eps)
