@@ -1,4 +1,4 @@
-"""Checks of user input and of files. Each raises one sentence: of what, what was expected, what came."""
+"""Checks of user input and of files. Each raises one sentence: what was expected, what came, where."""
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ def _printable(text):
 
 
 def one_line(sentence):
-    """A sentence with what a file says, which may be long and hold what a terminal obeys: cut, printable."""
+    """A sentence that quotes a file, cut and printable: a file may hold long text and control characters."""
     line = _printable(sentence[:1000])
     return line if len(line) <= 500 else f"{line[:500]} ..."
 
@@ -44,12 +44,12 @@ def shown(value):
 
 
 def is_number(value):
-    """Whether it can be compared with one: no text, no truth value, no None, no array of several."""
+    """Whether `value` compares with a number: no text, no truth value, no None, no array of several."""
     return hasattr(value, "__float__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
 
 
 def file_name(path, what="path"):
-    """`path` as str; ValueError that begins with `what` for what no file can be called."""
+    """`path` as str; ValueError that begins with `what` where it cannot name a file."""
     raw = b""
     with contextlib.suppress(TypeError, UnicodeEncodeError):
         raw = os.fsencode(path)
@@ -69,7 +69,9 @@ def _as_float(value):
 def number(name, value, least=0.0, *, above=None, most=math.inf, finite=True, note="", wrong=ValueError):
     """`value` as a float; ValueError unless it is a number >= least (or > above) and at most `most`.
 
-    finite : infinity will not do. note : stands behind what was expected. wrong : error for no number.
+    finite : True: infinity is refused.
+    note : text after what was expected.
+    wrong : class of the error where `value` is not a number.
     """
     came = _as_float(value)
     high_enough = came >= least if above is None else came > above

@@ -2,8 +2,8 @@
 
 numba's cache works file by file: a cached caller does not notice that a kernel it calls, in another file,
 has changed, and a cached kernel ignores a later ``NUMBA_BOUNDSCHECK``. So the cache folder is named after a
-hash of what all kernels, all tuples, and the constants beside kernels say to the compiler, and of that flag:
-whatever of it changes, the folder changes. Docstrings, comments and places in a file say nothing to it. The
+hash of all that the compiler reads: kernels, tuples, the constants beside kernels, and that flag. A change of
+these changes the folder. Docstrings, comments and places in a file do not count. The
 folder lies in the user's cache (``CRFBOOK_KERNEL_CACHE`` overrides it), so that read-only installations work.
 
 What lies there carries a checksum. A damaged file is dropped and its kernel compiled again; what cannot be
@@ -89,7 +89,7 @@ def _user_cache():
 
 
 def _prune(folder, keep):
-    """Remove sibling folders that nobody has used for a month."""
+    """Remove sibling folders that were not used for a month."""
     limit = time.time() - _KEEP_DAYS * 86400
     with contextlib.suppress(OSError):
         for old in folder.iterdir():
@@ -339,7 +339,7 @@ def kernel(function):
 
     Fusing ("contract") is the only liberty taken with floating point: nothing is reordered and
     infinities keep their meaning. Compilation happens at the first call, never at import. The entry for
-    C callbacks, which nobody calls, is left out: a tenth of the compilation.
+    C callbacks is left out, as nothing calls it: that saves a tenth of the compilation.
     """
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "no_cfunc_wrapper": True}
     dispatcher = njit(**options)(function)

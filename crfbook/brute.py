@@ -116,8 +116,7 @@ def best_paths(log_node, log_edge, edge_class, rtol=1e-12):
 def negative_log_likelihood(log_node, log_edge, edge_class, path):
     """(-log p(path|x), its gradient with respect to log_node (T, L), to log_edge (K, L, L)).
 
-    The gradient is expected minus observed counts: it needs no weights, whatever lies above the scores
-    follows by the chain rule.
+    The gradient is expected minus observed counts. It needs no weights: the chain rule gives their gradient.
     """
     grad_node = node_marginals(log_node, log_edge, edge_class)
     grad_edge = edge_marginal_sums(log_node, log_edge, edge_class)

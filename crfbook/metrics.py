@@ -1,7 +1,7 @@
 """Metrics under the names of `sklearn_crfsuite.metrics`: of all tokens in a row, and of whole sequences.
 
-Gold labels first, both as lists of sequences. What a label counts for, and every option, is scikit-learn's.
-Chunks (entities) are counted by `crfbook.evaluation.chunk_report`: a token metric flatters them.
+Gold labels come first. Both labellings are lists of sequences. Options are those of scikit-learn.
+`crfbook.evaluation.chunk_report` counts chunks (entities): a token metric overrates them.
 """
 
 from __future__ import annotations

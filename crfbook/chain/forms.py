@@ -70,8 +70,12 @@ def make_edges(table, bounds=None):
 
 
 class Problem:
-    """What all forms of an objective read: features, classes (class_ptr, class_attr), bounds (of M labels),
-    packing, layout.
+    """What all forms of an objective read.
+
+    features : FeatureSet.
+    classes : (class_ptr, class_attr) of a corpus.
+    bounds : `Bounds` of M labels.
+    packing, layout : `Packing`, `Layout`.
     """
 
     def __init__(self, features, classes, bounds, packing, layout):
@@ -86,7 +90,7 @@ class Problem:
 
     @cached_property
     def edge_parts(self):
-        """(n_shards, K, M, M): what each shard finds for the tables of all classes; never two at once."""
+        """(n_shards, K, M, M): sums of each shard for the tables of all classes. All forms share it."""
         width, n_classes = padded(self.features.n_labels), len(self.classes[0]) - 1
         return np.empty((self.packing.n_shards, n_classes, width, width))
 
@@ -122,7 +126,7 @@ class Form:
 
 
 def squared(layout):
-    """The layout with the squares of its values: what sums of variances are collected by."""
+    """The layout with the squares of its values, which sums of variances need."""
     lists = layout.lists and layout.lists._replace(attr_val=layout.lists.attr_val**2)
     return layout._replace(dense_val=layout.dense_val**2, pair_val=layout.pair_val**2, lists=lists)
 
@@ -131,9 +135,10 @@ def shard_counts(shard, w, dense, edges, packing, layout, work, counts, edge_sum
     """Expected counts of the sequences of one shard; the packed number of the first one without a finite
     log Z, or -1.
 
-    Arguments as in `likelihood_of_batches`, which, or whose like for another loss, is `batches`. It stops
-    where scaled vectors do not suffice, which is rare: redo(batch, edges, log_z (S',), edge_sum) puts their
-    sums in place in logarithms. Apart from it, as what is never called is never compiled.
+    Arguments as in `likelihood_of_batches`.
+    batches : that kernel, or the one of another loss. It stops where scaled vectors do not suffice: rarely.
+    redo : (batch, edges, log_z (S',), edge_sum) -> None; computes the sums of these sequences in logarithms.
+        It is not called by the kernel: what is never called is never compiled.
     """
     b, end = packing.shard_ptr[shard : shard + 2].tolist()
     bad = -1
@@ -152,12 +157,18 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
     """Sums of variances of the sequences of one shard,
     in the places where likelihood_of_batches leaves expected counts; returns -1.
 
-    grad[a, y] = sum_{t: a in x_t} weight x[a]^2 p_node (1 - p_node);  edge_sum[k, yp,
-    y] = sum_t weight p_edge (1 - p_edge)
+    grad[a, y] = sum_{t: a in x_t} weight x[a]^2 p_node (1 - p_node)
+    edge_sum[k, yp, y] = sum_t weight p_edge (1 - p_edge)
 
-    Arguments as there: shard; w (F,); dense (H, M or L); edges, packing, layout, work; out:
-    counts, edge_sum (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those are left
-    out. Called once in tens of evaluations, and made of the kernels that those have compiled.
+    Arguments as there:
+        shard : number of the shard
+        w : (F,)
+        dense : (H, M or L)
+        edges, packing, layout, work : as there
+    Out:
+        counts, edge_sum : (K, M, M), overwritten; log Z is NaN for sequences that need the log form: those
+            are left out
+    Called once in tens of evaluations, and made of the kernels that those have compiled.
     Source: docs/SPEC.md, A.8 without covariances.
     """
     for out in (counts.grad, counts.dense_grad, edge_sum):
@@ -171,7 +182,7 @@ def shard_variances(shard, w, dense, edges, packing, layout, work, counts, edge_
         each = psi_squared, batch.alpha, batch.log_node, square_sum, work.prev[: len(batch.alpha)], work.pair
         add_edge_sum(b, packing, *each)
         batch_gradient(b, batch.p_node, packing, squares, counts.dense_grad, counts.grad)
-    # false where a square left float64
+    # not where a square exceeds float64
     np.subtract(edge_sum, np.minimum(square_sum, edge_sum), out=edge_sum, where=square_sum < np.inf)
     return -1
 

@@ -1,8 +1,7 @@
 """Forward-backward for one sequence, in two forms: in logarithms (the reference) and scaled (the fast one).
 
 Everywhere: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,) = class of the
-transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf;
-NaN and +inf must not come in.
+transition INTO token t (its first entry is not read). T >= 1. Forbidden = -inf. Scores are never NaN or +inf.
 """
 
 import numpy as np
@@ -23,8 +22,15 @@ def forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta):
     log_beta[T-1] = 0,  log_beta[t-1,yp] = LSE_y(log_edge[yp,y] + log_node[t,y] + log_beta[t,y])
     log_z = LSE_y log_alpha[T-1,y];   LSE v = m + log sum exp(v - m) with m = max v, and -inf if m is -inf.
 
-    Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,); out: log_alpha (T, L), log_beta (T, L).
-    Cost: 2 T L^2 exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : (T,)
+    Out:
+        log_alpha : (T, L)
+        log_beta : (T, L)
+    Cost: 2 T L^2 exps.
+    Source: Lafferty, McCallum and Pereira (2001), section 3.
     """
     T, L = log_node.shape
     copy_row(log_node, 0, log_alpha, 0)
@@ -66,8 +72,13 @@ def node_marginals_log(log_alpha, log_beta, log_z, p_node):
 
     For every t, LSE_y(log_alpha[t,y] + log_beta[t,y]) = log_z but for rounding, which at scores of 1e12 is
     1e-4 nats. So each row is divided by its own sum: probabilities sum to one however large the scores are.
-    Arguments: log_alpha, log_beta (T, L) and log_z of forward_backward_log; out: p_node (T, L).
-    Cost: T L exps. Source: Rabiner (1989), section III, in logarithms.
+
+    Arguments:
+        log_alpha, log_beta : (T, L) and log_z of forward_backward_log
+    Out:
+        p_node : (T, L)
+    Cost: T L exps.
+    Source: Rabiner (1989), section III, in logarithms.
     """
     T, L = log_alpha.shape
     for t in range(T):
@@ -88,9 +99,18 @@ def edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, lo
 
     p_edge[yp,y] = exp(log_alpha[t-1,yp] + log_edge[yp,y] + log_node[t,y] + log_beta[t,y] - log_z)
     As in node_marginals_log, the sum of the table itself stands for log_z.
-    Arguments: t >= 1, log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L),
-    log_z; out: p_edge (L, L) as [previous, next]. Cost: L^2 exps. Source: Rabiner (1989), section III,
-    in logarithms.
+
+    Arguments:
+        t : >= 1
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : (T,)
+        log_alpha, log_beta : (T, L)
+        log_z : of forward_backward_log
+    Out:
+        p_edge : (L, L) as [previous, next]
+    Cost: L^2 exps.
+    Source: Rabiner (1989), section III, in logarithms.
     """
     L, k = log_node.shape[1], edge_class[t]
     high, total = -np.inf, 0.0
@@ -112,9 +132,16 @@ def edge_marginal_log(t, log_node, log_edge, edge_class, log_alpha, log_beta, lo
 def add_edge_marginals_log(log_node, log_edge, edge_class, log_alpha, log_beta, log_z, weight, p_edge_sum):
     """p_edge_sum[edge_class[t]] += weight * (edge marginal of t), for t = 1..T-1; nothing if log_z = -inf.
 
-    Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,), log_alpha, log_beta (T, L), log_z,
-    weight; out: p_edge_sum (K, L, L) as [class, previous, next]. Cost: T L^2 exps. Source: Rabiner (1989),
-    section III, in logarithms.
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : (T,)
+        log_alpha, log_beta : (T, L)
+        log_z, weight : of the sequence
+    Out:
+        p_edge_sum : (K, L, L) as [class, previous, next]
+    Cost: T L^2 exps.
+    Source: Rabiner (1989), section III, in logarithms.
     """
     T, L = log_node.shape
     p_edge = np.empty((L, L))
@@ -132,9 +159,16 @@ def sequence_sums_log(log_node, log_edge, edge_class, weight, p_node, edge_sum):
     log_z of forward_backward_log;  p_node = weight * that of node_marginals_log;  edge_sum as in
     add_edge_marginals_log. All forms hand it the sequences that scaled vectors cannot hold.
 
-    Arguments: log_node (T, L), log_edge (K, L, L), edge_class (T,), weight; out: p_node (T, L), zeros if the
-    weight is 0 or log_z is not finite; edge_sum (K, L, L) as [class, previous, next], added to. Cost: 3 T L^2
-    exps. Source: Lafferty, McCallum and Pereira (2001), section 3.
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : (T,)
+        weight : of the sequence
+    Out:
+        p_node : (T, L), zeros if the weight is 0 or log_z is not finite
+        edge_sum : (K, L, L) as [class, previous, next], added to
+    Cost: 3 T L^2 exps.
+    Source: Lafferty, McCallum and Pereira (2001), section 3.
     """
     log_alpha, log_beta = np.empty(log_node.shape), np.empty(log_node.shape)
     log_z = forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta)
@@ -153,8 +187,14 @@ def exp_nodes(log_node, psi_node, node_max):
     """psi_node[t] = exp(log_node[t] - node_max[t]), node_max[t] = max_y log_node[t]; returns node_spread.
 
     node_spread = max_t (largest - smallest finite log_node[t]), or inf where a row has no finite value.
-    Arguments: log_node (T, L); out: psi_node (T, L), node_max (T,) (0 in a row without finite value).
-    Cost: T L exps. Source: Rabiner (1989), section V.A.
+
+    Arguments:
+        log_node : (T, L)
+    Out:
+        psi_node : (T, L)
+        node_max : (T,) (0 in a row without finite value)
+    Cost: T L exps.
+    Source: Rabiner (1989), section V.A.
     """
     T, L = log_node.shape
     node_spread = 0.0
@@ -176,8 +216,14 @@ def exp_nodes(log_node, psi_node, node_max):
 def exp_class(k, log_edge, psi_edge, psi_edge_t, edge_max):
     """`exp_edges` for class k alone; returns the largest difference of two finite values inside it.
 
-    Arguments: k; log_edge (K, L, L); out, row k of each: psi_edge, psi_edge_t (K, L, L), edge_max (K,). Cost:
-    L^2 exps. Source: Rabiner (1989), section V.A.
+    Arguments:
+        k : edge class
+        log_edge : (K, L, L)
+    Out, row k of each:
+        psi_edge, psi_edge_t : (K, L, L)
+        edge_max : (K,)
+    Cost: L^2 exps.
+    Source: Rabiner (1989), section V.A.
     """
     L = log_edge.shape[1]
     high, low = -np.inf, np.inf
@@ -201,9 +247,15 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
     """psi_edge[k] = exp(log_edge[k] - edge_max[k]), edge_max[k] = max log_edge[k]; returns edge_spread.
 
     edge_spread = the largest difference of two finite values inside one class.
-    Arguments: log_edge (K, L, L) as [class, previous, next]; out: psi_edge (K, L, L), psi_edge_t (K, L, L) =
-    its transposes [class, next, previous], edge_max (K,) (0 where a class has no finite value).
-    Cost: K L^2 exps. Source: Rabiner (1989), section V.A.
+
+    Arguments:
+        log_edge : (K, L, L) as [class, previous, next]
+    Out:
+        psi_edge : (K, L, L)
+        psi_edge_t : (K, L, L) = its transposes [class, next, previous]
+        edge_max : (K,) (0 where a class has no finite value)
+    Cost: K L^2 exps.
+    Source: Rabiner (1989), section V.A.
     """
     high = log_edge.max(axis=(1, 2))
     low = log_edge.min(axis=(1, 2), initial=np.inf, where=log_edge > -np.inf)
@@ -216,8 +268,7 @@ def exp_edges(log_edge, psi_edge, psi_edge_t, edge_max):
 
 @kernel
 def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, alpha, beta, scale):
-    """Scaled forward-backward; returns 0 (results are good) or 1 (use the log form;
-    outputs are not finished).
+    """Scaled forward-backward; returns 0 (results are good) or 1 (use the log form, outputs are unfinished).
 
     m[0] = psi_node[0],  m[t,y] = psi_node[t,y] sum_yp alpha[t-1,yp] psi_edge[yp,y],  scale[t] = sum_y m[t,y],
     alpha[t] = m[t] / scale[t]
@@ -225,15 +276,22 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
     log_z = sum_t log scale[t] + maxima taken out (``log_z_scaled``);  p_node = alpha beta, rows sum to one
 
     Status 1 if (a) spread > 300 nats, (b) some 0 < m[t,y] < 1e-150, or (c) scale[t] is 0 or not finite. Why
-    that is enough: nothing that (b) lets pass is below 1e-150 and no factor is below exp(-300) = 5e-131, so a
-    product is at least 5e-281 and does not underflow: m[t,y] is 0 only where no allowed path leads, and a
-    prefix that is improbable now but the only one to survive later cannot be lost silently. (A beta lost to
-    underflow cannot come back: the paths through it hold less than 1e-308 of the probability.) Where alpha =
-    0, beta is set to 0: it may be infinite there, and it is never needed.
+    that is enough: nothing that passes (b) is below 1e-150, and no factor is below exp(-300) = 5e-131. So a
+    product is at least 5e-281 and does not underflow: m[t,y] is 0 only where no allowed path leads. A prefix
+    that is improbable now, but the only possible one later, is never lost silently. (A beta that underflows
+    does not matter: the paths through it hold less than 1e-308 of the probability.) Where alpha = 0, beta is
+    set to 0: it may be infinite there, and it is never needed.
 
-    Arguments: psi_node (T, L) from exp_nodes; psi_edge, psi_edge_t (K, L, L) from exp_edges; edge_class (T,);
-    spread = node_spread + edge_spread; out: alpha, beta (T, L), scale (T,).
-    Cost: 2 T L^2 multiply-adds. Source: Rabiner (1989), section V.A.
+    Arguments:
+        psi_node : (T, L), from exp_nodes
+        psi_edge, psi_edge_t : (K, L, L), from exp_edges
+        edge_class : (T,)
+        spread : node_spread + edge_spread, nats
+    Out:
+        alpha, beta : (T, L)
+        scale : (T,)
+    Cost: 2 T L^2 multiply-adds.
+    Source: Rabiner (1989), section V.A.
     """
     T, L = psi_node.shape
     if not spread <= MAX_SPREAD:
@@ -282,8 +340,12 @@ def forward_backward_scaled(psi_node, psi_edge, psi_edge_t, edge_class, spread, 
 def log_z_scaled(scale, node_max, edge_max, edge_class):
     """log_z = sum_t log scale[t] + sum_t node_max[t] + sum_{t>=1} edge_max[edge_class[t]].
 
-    Arguments: scale, node_max (T,), edge_max (K,), edge_class (T,). Cost: T logs. Source: Rabiner (1989),
-    section V.A.
+    Arguments:
+        scale, node_max : (T,)
+        edge_max : (K,)
+        edge_class : (T,)
+    Cost: T logs.
+    Source: Rabiner (1989), section V.A.
     """
     log_z = np.log(scale[0]) + node_max[0]
     for t in range(1, scale.size):
@@ -295,9 +357,17 @@ def log_z_scaled(scale, node_max, edge_max, edge_class):
 def edge_marginal_scaled(t, psi_node, psi_edge, edge_class, alpha, beta, scale, p_edge):
     """p_edge[yp,y] = alpha[t-1,yp] psi_edge[yp,y] psi_node[t,y] beta[t,y] / scale[t], t >= 1.
 
-    Arguments: t >= 1, psi_node (T, L), psi_edge (K, L, L), edge_class (T,), alpha, beta (T, L), scale (T,) of
-    forward_backward_scaled with status 0; out: p_edge (L, L) as [previous, next].
-    Cost: 3 L^2 multiplications. Source: Rabiner (1989), section V.A.
+    Arguments:
+        t : >= 1
+        psi_node : (T, L)
+        psi_edge : (K, L, L)
+        edge_class : (T,)
+        alpha, beta : (T, L)
+        scale : (T,) of forward_backward_scaled with status 0
+    Out:
+        p_edge : (L, L) as [previous, next]
+    Cost: 3 L^2 multiplications.
+    Source: Rabiner (1989), section V.A.
     """
     L, k = psi_node.shape[1], edge_class[t]
     for yp in range(L):

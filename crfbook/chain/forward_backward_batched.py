@@ -1,17 +1,15 @@
 """Scaled forward-backward over many sequences at once: each time step is one matrix product.
 
 Packed layout ("step-major"): the B sequences of a batch are sorted by falling length. The rows of time step t
-are step_ptr[t]:step_ptr[t+1]; row step_ptr[t] + r belongs to sequence r; its predecessor is row
-step_ptr[t-1] + r. Every step is then one contiguous block, and so is the part of the step before that
-it continues. Sequences must not be empty.
+are step_ptr[t]:step_ptr[t+1]. Row step_ptr[t] + r belongs to sequence r, and its predecessor is row
+step_ptr[t-1] + r. So the rows of a step are contiguous, and so are their predecessors. No sequence is empty.
 
-A batch is named by (b, packing): its number, and the `Packing` of packing.py with all orders of rows, which
-lists its arrays with shapes. Products with tables are one matrix product per step and edge class.
-Several edge classes: ``group_rows`` is run once when a batch is packed; without it packing.groups is None.
-The NamedTuples `edges` (`Edges` of forms.py) and `work` (`Work` of likelihood.py, as long as the
-longest batch) list their arrays with shapes.
-Labels may be padded (log_node = -inf and log_edge = -inf there, say up to a multiple of 4):
-results are the same.
+(b, packing) names a batch: its number, and the `Packing` of packing.py. A product with tables is one matrix
+product for each step and edge class. Where there are several edge classes, ``group_rows`` is run once when a
+batch is packed; without it packing.groups is None. The NamedTuples `packing`, `edges` (`Edges` of forms.py)
+and `work` (`Work` of likelihood.py, as long as the longest batch) list their arrays with shapes.
+Labels may be padded, for instance to a multiple of 4: log_node and log_edge are -inf there, and results are
+the same.
 """
 
 import numpy as np
@@ -25,7 +23,10 @@ from crfbook.chain.vector_math import add_products, copy_row, exp_inplace
 def steps_of(b, packing):
     """Batch b step by step: (step_ptr (T+1,), row_class (n,), by_step (n,) or None), parts of `packing`.
 
-    Arguments: b, packing: a `Packing` of packing.py. Cost: 1. Source: chapter 02.
+    Arguments:
+        b, packing : a `Packing` of packing.py
+    Cost: 1.
+    Source: chapter 02.
     """
     lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
@@ -44,7 +45,10 @@ def _by_step(groups, lo, hi):
 def groups_of(b, packing):
     """Batch b class by class: (class_start (K+1,), by_class (n,), prev_row (n,)), see `group_rows`.
 
-    Arguments: b, packing, grouped. Cost: 1. Source: chapter 02.
+    Arguments:
+        b, packing : grouped
+    Cost: 1.
+    Source: chapter 02.
     """
     groups, lo, hi = packing.groups, packing.row_ptr[b], packing.row_ptr[b + 1]
     return groups.class_start[b], groups.by_class[lo:hi], groups.prev_row[lo:hi]
@@ -54,10 +58,20 @@ def groups_of(b, packing):
 def times_edges(source, matrices, rows, row_class, order, lo, out, buf):
     """out[r] = source[r] @ matrices[class of row lo + r], r < rows: one product per run of equal classes.
 
-    Arguments: source (>= rows, L), matrices (K, L, L), rows; row_class (n,), order (n,): rows of the step,
-    class by class (by_step of `group_rows`), not read if K = 1, when order may be None; lo: first row of the
-    step; out: out (rows, L); work: buf (2 rows, L) for the gathered operands, not read if K = 1. Cost:
-    rows L^2 multiply-adds. Source: chapter 02.
+    Arguments:
+        source : (>= rows, L)
+        matrices : (K, L, L)
+        rows : number of rows of the step
+        row_class : (n,)
+        order : (n,), rows of the step, class by class (by_step of `group_rows`), not read if K = 1, when
+            order may be None
+        lo : first row of the step
+    Out:
+        out : (rows, L)
+    Work:
+        buf : (2 rows, L) for the gathered operands, not read if K = 1
+    Cost: rows L^2 multiply-adds.
+    Source: chapter 02.
     """
     if matrices.shape[0] == 1:
         np.dot(source[:rows], matrices[0], out[:rows])
@@ -88,8 +102,16 @@ def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, prev, pair):
     """edge_sum[k] += psi_edge[k] * sum over rows i of class k of alpha[before i]^T v[i]:
     one product per class.
 
-    Arguments: b, packing: a batch; psi_edge (K, L, L); alpha, v (n, L);
-    out: edge_sum (K, L, L), added to; work: prev (n, L), pair (L, L). Cost: n L^2 multiply-adds.
+    Arguments:
+        b, packing : a batch
+        psi_edge : (K, L, L)
+        alpha, v : (n, L)
+    Out:
+        edge_sum : (K, L, L), added to
+    Work:
+        prev : (n, L)
+        pair : (L, L)
+    Cost: n L^2 multiply-adds.
     Source: Rabiner (1989), section V.A; chapter 02.
     """
     if psi_edge.shape[0] > 1:
@@ -97,7 +119,7 @@ def add_edge_sum(b, packing, psi_edge, alpha, v, edge_sum, prev, pair):
         return
     step_ptr = steps_of(b, packing)[0]
     n, T = v.shape[0], step_ptr.size - 1
-    # While no sequence has ended, predecessors are contiguous as they stand; later ones are brought together.
+    # While no sequence has ended, predecessors are contiguous; later ones are gathered.
     first, full = step_ptr[1], 1
     while full < T and step_ptr[full + 1] - step_ptr[full] == first:
         full += 1
@@ -137,11 +159,16 @@ def _add_by_class(b, lo, groups, psi_edge, alpha, v, edge_sum, prev, pair):
 def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
     """Orders of the rows of a packed batch that bring equal edge classes together; data only, run once.
 
-    Arguments: row_class int32 (n,), step_ptr int64 (T+1,);
-    out: prev_row int64 (n,): row of the token before, -1 at step 0; class_start int64 (K+1,) and by_class
-    int64 (n,): by_class[class_start[k]:class_start[k+1]] are the rows of class k that have a predecessor,
-    rising; by_step int64 (n,): by_step[step_ptr[t]:step_ptr[t+1]] are the rows of step t, class by class.
-    Cost: O(n + K + T), two counting sorts. Source: chapter 02.
+    Arguments:
+        row_class : int32 (n,)
+        step_ptr : int64 (T+1,)
+    Out:
+        prev_row : int64 (n,), row of the token before, -1 at step 0
+        class_start : int64 (K+1,) and by_class int64 (n,): by_class[class_start[k]:class_start[k+1]] are the
+            rows of class k that have a predecessor, rising
+        by_step : int64 (n,), by_step[step_ptr[t]:step_ptr[t+1]] are the rows of step t, class by class
+    Cost: O(n + K + T), two counting sorts.
+    Source: chapter 02.
     """
     K, T = class_start.size - 1, step_ptr.size - 1
     n0 = step_ptr[1]
@@ -173,14 +200,21 @@ def group_rows(row_class, step_ptr, class_start, by_class, by_step, prev_row):
 
 @kernel
 def exp_rows(log_node, edge_spread, step_ptr, log_z, flags):
-    """psi_node = exp(log_node), in place; where that is too wide,
-    the middle of the row is taken out and added to log_z.
+    """psi_node = exp(log_node), in place. The middle of a row that spreads too far is subtracted before, and
+    added to log_z.
 
     If all finite scores of a row lie within +-limit, its spread is at most 2 limit = MAX_SPREAD -
     edge_spread, which satisfies the safety rule without a second look.
-    Arguments: log_node (n, L), overwritten; edge_spread: of the transitions; step_ptr (T+1,) of a packed
-    batch; out: log_z (B,), added to; flags (B,): 1 where a row spreads too far. Cost: n L exps. Source:
-    chapter 02.
+
+    Arguments:
+        log_node : (n, L), overwritten
+        edge_spread : of the transitions
+        step_ptr : (T+1,) of a packed batch
+    Out:
+        log_z : (B,), added to
+        flags : (B,), 1 where a row spreads too far
+    Cost: n L exps.
+    Source: chapter 02.
     """
     flat = log_node.reshape(-1)
     limit = 0.5 * (MAX_SPREAD - edge_spread)
@@ -196,8 +230,7 @@ def exp_rows(log_node, edge_spread, step_ptr, log_z, flags):
 
 @kernel
 def _centre_row(row, limit, r, log_z, flags):
-    """Bring one row (L,) of sequence r within +-limit by subtracting its middle;
-    flag r if it spreads too far.
+    """Subtract the middle of one row (L,) of sequence r, so that it lies within +-limit; flag r if it cannot.
 
     The middle and not the maximum: alpha carries the gain of the step before, at least exp(-limit) / L. With
     psi >= exp(-limit) in every row, mass above SMALLEST_MASS times a step's factors stays above 5e-281 / L; a
@@ -221,8 +254,19 @@ def _centre_row(row, limit, r, log_z, flags):
 def forward_rows(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, ones, buf):
     """alpha[t] = (alpha[t-1] @ psi_edge) psi_node[t] gain[t-1], gain[t] = 1 / sum alpha[t].
 
-    Arguments: psi_node (n, L); psi_edge (K, L, L); row_class (n,), by_step (n,), see `times_edges`; step_ptr
-    (T+1,); out: alpha (n, L), gain (n,); work: ones (L,), all 1; buf (n, L). Cost: n L^2 multiply-adds.
+    Arguments:
+        psi_node : (n, L)
+        psi_edge : (K, L, L)
+        row_class : (n,)
+        by_step : (n,), see `times_edges`
+        step_ptr : (T+1,)
+    Out:
+        alpha : (n, L)
+        gain : (n,)
+    Work:
+        ones : (L,), all 1
+        buf : (n, L)
+    Cost: n L^2 multiply-adds.
     Source: Rabiner (1989), section V.A; chapter 02.
     """
     L = psi_node.shape[1]
@@ -244,8 +288,8 @@ def forward_rows(psi_node, psi_edge, row_class, step_ptr, by_step, alpha, gain, 
 
 @kernel
 def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
-    """log_z[r] -= sum_t log gain[t], and the edge maxima; flags what breaks the safety rule.
-    See below for shapes.
+    """log_z[r] += the edge maxima - sum_t log gain[t]; flags what breaks the safety rule.
+    See `forward_batched` for shapes.
 
     Factors are multiplied up and a logarithm is taken only when the product leaves [1e-100, 1e100].
     """
@@ -275,10 +319,17 @@ def _log_z(alpha, gain, edge_max, row_class, step_ptr, log_z, flags):
 
 @kernel
 def erase_flagged(step_ptr, flags, log_z, psi_node, alpha, gain):
-    """Sequences that need the log form are emptied, so that they add nothing anywhere; returns their number.
+    """Set the rows of sequences that need the log form to 0, so that they add nothing; returns their number.
 
-    Arguments: step_ptr (T+1,), flags (B,); out: log_z (B,): NaN; psi_node, alpha (n, L), gain (n,): 0, where
-    flagged. Cost: n L where anything is flagged. Source: chapter 02.
+    Arguments:
+        step_ptr : (T+1,)
+        flags : (B,)
+    Out:
+        log_z : (B,), NaN
+        psi_node, alpha : (n, L)
+        gain : (n,), 0, where flagged
+    Cost: n L where anything is flagged.
+    Source: chapter 02.
     """
     n_flagged = 0
     for r in range(flags.size):
@@ -299,10 +350,23 @@ def forward_batched(steps, psi_edge, edge_max, edge_spread, log_node, log_z, alp
     """The first half of `forward_backward_batched`: alpha, gain and log_z;
     returns how many sequences are flagged.
 
-    Arguments as there: steps of the batch; psi_edge (K, L, L), edge_max (K,), edge_spread (1,); log_node
-    (n, L), overwritten with psi_node; out: log_z (B,), alpha (n, L), gain (n,), flags (B,); work: ones (L,),
-    buf (n, L). Flagged sequences have psi_node = alpha = gain = 0.
-    Cost: n L^2 multiply-adds, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments as there:
+        steps : of the batch
+        psi_edge : (K, L, L)
+        edge_max : (K,)
+        edge_spread : (1,)
+        log_node : (n, L), overwritten with psi_node
+    Out:
+        log_z : (B,)
+        alpha : (n, L)
+        gain : (n,)
+        flags : (B,)
+    Work:
+        ones : (L,)
+        buf : (n, L)
+    Flagged sequences have psi_node = alpha = gain = 0.
+    Cost: n L^2 multiply-adds, n L exps.
+    Source: Rabiner (1989), section V.A; chapter 02.
     """
     step_ptr, row_class, by_step = steps
     for r in range(log_z.size):
@@ -320,9 +384,18 @@ def backward_batched(steps, psi_edge_t, weight, alpha, gain, psi_node, p_node, b
     """g = beta gain weight: p_node[t] = alpha[t] g[t], v[t] = psi_node[t] g[t] gain[t-1],
     g[t-1] = v[t] @ psi_edge^T.
 
-    Arguments: steps of a batch; psi_edge_t (K, L, L); weight (B,); alpha (n, L) and gain (n,) of
-    `forward_batched`; psi_node (n, L), overwritten with v; out: p_node (n, L) = weight * marginals; work:
-    buf (n, L). Cost: n L^2 multiply-adds. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments:
+        steps : of a batch
+        psi_edge_t : (K, L, L)
+        weight : (B,)
+        alpha : (n, L) and gain (n,) of `forward_batched`
+        psi_node : (n, L), overwritten with v
+    Out:
+        p_node : (n, L) = weight * marginals
+    Work:
+        buf : (n, L)
+    Cost: n L^2 multiply-adds.
+    Source: Rabiner (1989), section V.A; chapter 02.
     """
     step_ptr, row_class, by_step = steps
     L, T = psi_node.shape[1], step_ptr.size - 1
@@ -355,16 +428,23 @@ def forward_backward_batched(b, packing, edges, log_node, log_z, p_node, edge_su
     log_z = sum_t log c[t] + what exp took away
     g[T-1] = weight gain[T-1],  v[t] = psi_node[t] g[t] gain[t-1],  g[t-1] = v[t] @ psi_edge^T
     p_node[t] = alpha[t] g[t]        edge_sum += psi_edge * sum_t alpha[t-1]^T v[t]
-    so alpha is normalised one step late (one pass over memory less) and g = beta gain weight carries the
-    weight.
+    So alpha is normalised one step late, which saves a pass over memory, and g = beta gain weight has the
+    weight in it.
 
-    Arguments: b, packing: a batch, n rows of B sequences, longest T; weight: that of each sequence there;
-    edges: psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread; log_node (n, L), overwritten with v;
-    out: log_z (B,); p_node (n, L) = weight * marginals; edge_sum (K, L, L) += weight * expected transitions,
-    as [class, previous, next]; work.flags uint8, the first B: 1 = needs the log form (the safety rule of
-    forward_backward_scaled): its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum;
-    work.alpha, gain, prev and pair are overwritten.
-    Cost: 3 n L^2 multiply-adds in matrix products, n L exps. Source: Rabiner (1989), section V.A; chapter 02.
+    Arguments:
+        b, packing : a batch, n rows of B sequences; the weight of each sequence is there
+        edges : an `Edges`: psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread (1,)
+        log_node : (n, L), overwritten with v
+    Out:
+        log_z : (B,)
+        p_node : (n, L) = weight * marginals
+        edge_sum : (K, L, L) += weight * expected transitions, as [class, previous, next]
+        work.flags : uint8, the first B: 1 = needs the log form (the safety rule of forward_backward_scaled):
+            its log_z is NaN, its p_node rows are 0 and it adds nothing to edge_sum
+    Work:
+        work : its alpha, gain, prev and pair, overwritten
+    Cost: 3 n L^2 multiply-adds in matrix products, n L exps.
+    Source: Rabiner (1989), section V.A; chapter 02.
     """
     n, steps, psi_edge = log_node.shape[0], steps_of(b, packing), edges.psi_edge
     alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair

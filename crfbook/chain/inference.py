@@ -1,16 +1,16 @@
 """What a trained chain says about a corpus: best labels, marginals, log-probabilities. Arrays, no strings.
 
 Common arguments: corpus (S sequences, N tokens), features (L labels, F weights), w (F,), constraints (or
-None). Work goes through in stretches of whole sequences, so that memory does not grow with the corpus. All
-functions raise ValueError for weights that are not finite, and for a sequence all of whose paths are
-forbidden, naming it.
+None). A stretch of whole sequences is computed at a time, so that memory does not grow with the corpus. All
+functions raise ValueError for weights that are not finite. They raise it, too, for a sequence all of whose
+paths are forbidden, and name it.
 
-`ready_model` is a feature set with its weights; `stretch_scores` are its scores of a stretch. Models with
-scores of their own (models/directed.py) give them to `in_stretches`, `best_paths` and `log_form`.
+`ready_model` is a feature set with its weights, and `stretch_scores` gives its scores of a stretch. Models
+with scores of their own (models/directed.py) give them to `in_stretches`, `best_paths` and `log_form`.
 
 Some sequences have scores so large that forms of inference would lose the digits of probabilities. All forms
-hand them to `LogChain`, which says how far rounding may have moved its probabilities. Where that is more than
-MOST_OFF, they are refused in one sentence.
+hand them to `LogChain`, which bounds how far rounding may have moved its probabilities. A sequence whose
+bound exceeds MOST_OFF is refused in one sentence.
 """
 
 from contextlib import suppress
@@ -30,12 +30,12 @@ from crfbook.chain.forward_backward import (
     forward_backward_scaled,
     node_marginals_log,
 )
-from crfbook.chain.likelihood import make_work, open_rows, spare_or_new
+from crfbook.chain.likelihood import make_work, open_rows, queued_or_new
 from crfbook.chain.numpy_form import (
     LARGE,
     MOST_OFF,
-    Lattice,
     LogChain,
+    ScaledBatch,
     Steps,
     add_attribute_scores,
     edge_scores,
@@ -68,7 +68,7 @@ from crfbook.chain.viterbi import viterbi_many
 from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
 from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, find
-from crfbook.training.threads import one_blas_thread, run_pieces
+from crfbook.training.threads import one_blas_thread, run_tasks
 
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
 
@@ -90,7 +90,8 @@ def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, p
     """`_Model` for a corpus, with dense copies if the corpus is large enough to repay them.
 
     transitions : (features, w, class_ptr, class_attr, bounds) -> edges; None: they are not needed.
-    tiny : no kernels; None: if the corpus is. padding : labels are padded to vector registers.
+    tiny : True: no kernels; None: as `is_tiny` says.
+    padding : True: labels are padded to vector registers.
     """
     tiny = is_tiny(corpus, features) if tiny is None else tiny
     w = check_weights(w, features.n_features)
@@ -133,14 +134,14 @@ def in_stretches(corpus, n_labels, scores, call, n_threads=1):
     scores : (slice of sequences, slice of tokens) -> log_node (n, >= L). seq_ptr counts from the first of
         these tokens.
     """
-    pieces = stretches(corpus.seq_ptr, n_labels)
+    cuts = stretches(corpus.seq_ptr, n_labels)
 
-    def piece(i):
-        sequences, tokens = pieces[i]
+    def task(i):
+        sequences, tokens = cuts[i]
         seq_ptr = corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
         return call(scores(sequences, tokens), corpus.edge_class[tokens], seq_ptr, sequences, tokens)
 
-    return run_pieces(piece, len(pieces), n_threads)
+    return run_tasks(task, len(cuts), n_threads)
 
 
 def best_paths(corpus, n_labels, scores, search, n_threads=1):
@@ -158,7 +159,7 @@ def best_paths(corpus, n_labels, scores, search, n_threads=1):
 def add_scores(corpus, model, tokens, log_node):
     """log_node (n, >= L) += scores of the attributes of `tokens` int64 (n,).
 
-    A sum that overflows to +inf, or that is inf - inf, would make a decoder pass over the label in silence.
+    Raises ValueError for a sum that is +inf or nan: a decoder would not choose that label, without a word.
     """
     features = model.features
     if model.tiny:
@@ -233,16 +234,16 @@ def _decode_by_default(corpus, features, w, constraints, n_threads):
     lists = model.w, features.node_ptr, features.node_label, model.dense, model.dense_of
     nodes = NodeLists(*lists, *limits, np.array([model.may_overflow]))
     path, score = np.empty(corpus.n_tokens, np.int32), np.zeros(corpus.n_sequences)
-    pieces, works, seen = stretches(corpus.seq_ptr, features.n_labels), SimpleQueue(), np.zeros(4, np.int64)
+    cuts, works, seen = stretches(corpus.seq_ptr, features.n_labels), SimpleQueue(), np.zeros(4, np.int64)
 
-    def piece(i):
-        work = spare_or_new(works, partial(default_work, scores))
-        first, stop, counts = pieces[i][0].start, pieces[i][0].stop, np.zeros(4, np.int64)
+    def task(i):
+        work = queued_or_new(works, partial(default_work, scores))
+        first, stop, counts = cuts[i][0].start, cuts[i][0].stop, np.zeros(4, np.int64)
         default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, counts)
         works.put(work)
         seen[:] += counts
 
-    run_pieces(piece, len(pieces), n_threads)
+    run_tasks(task, len(cuts), n_threads)
     for i in np.flatnonzero(np.isnan(score))[:1].tolist():  # says which token leaves float64
         stretch_scores(corpus, model, slice(i, i + 1), slice(*corpus.seq_ptr[i : i + 2].tolist()))
     check_paths(score, np.arange(len(score)), constraints)
@@ -307,7 +308,7 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
     limits = constraints._replace(label_sets=np.vstack([sets, np.eye(n_labels, dtype=bool)]))
     of_all = log_partition(part._replace(label_set=before), features, w, limits, n_threads)
     out = np.full(len(spans), -np.inf)
-    for i in np.flatnonzero(allowed):  # one by one: where no labelling has the span, there is no log Z
+    for i in np.flatnonzero(allowed):  # one by one: a span that no labelling has makes log Z -inf
         one = slice_sequences(part._replace(label_set=after), i, i + 1)
         with suppress(ValueError):
             out[i] = min(0.0, log_partition(one, features, w, limits, n_threads)[0] - of_all[i])
@@ -376,8 +377,8 @@ def iter_edge_marginals(corpus, features, w, constraints=None):
 
 def _tiny_edge_marginals(log_node, log_edge, edge_class):
     """(p_edge (T, L, L), zeros first; log Z) of one sequence, without kernels."""
-    lattice = Lattice(Steps(np.arange(len(log_node) + 1), edge_class, len(log_edge)), log_node, log_edge)
-    return lattice.p_edge(), lattice.log_z[0]
+    scaled = ScaledBatch(Steps(np.arange(len(log_node) + 1), edge_class, len(log_edge)), log_node, log_edge)
+    return scaled.p_edge(), scaled.log_z[0]
 
 
 def _edge_marginals(log_node, edges, edge_class):
@@ -434,12 +435,12 @@ def _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_no
     packing = pack(unit, rows, n_shards=1, grouped=grouped)
     kind = LOG_LOSS_FORMS[name].batch
     log_z = np.zeros(len(packing.sequence))
-    n_pieces = max(1, min(16, packing.n_batches))
+    n_tasks = max(1, min(16, packing.n_batches))
 
-    def piece(i):
+    def task(i):
         work = make_work(packing, padded(features.n_labels))
         work = kind.needs(work, packing, features.n_labels)
-        for b in range(i, packing.n_batches, n_pieces):
+        for b in range(i, packing.n_batches, n_tasks):
             tokens, row_set = packing.row_token[packing.rows(b)], packing.row_set[packing.rows(b)]
             part = packing.steps(b), tokens, row_set, work.log_node[: len(tokens)]
             fill = partial(_fill_batch, corpus, model, *part)
@@ -447,7 +448,7 @@ def _forward_backward_by(form, corpus, features, w, constraints, n_threads, p_no
             if p_node is not None:
                 p_node[tokens] = p[:, : features.n_labels]
 
-    run_pieces(piece, n_pieces, n_threads)
+    run_tasks(task, n_tasks, n_threads)
     check_paths(log_z, packing.sequence, constraints)
     out = np.zeros(corpus.n_sequences)
     out[packing.sequence] = log_z
@@ -463,11 +464,11 @@ def _tiny_forward_backward(corpus, features, w, constraints, p_node):
         scores = stretch_scores(corpus, model, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens))
         steps = Steps(packing.steps(0), packing.row_class, corpus.n_classes)
         with one_blas_thread():
-            lattice = Lattice(steps, scores[packing.row_token, : features.n_labels], model.edges)
-        check_paths(lattice.log_z, packing.sequence, constraints)
-        out[packing.sequence] = lattice.log_z
+            scaled = ScaledBatch(steps, scores[packing.row_token, : features.n_labels], model.edges)
+        check_paths(scaled.log_z, packing.sequence, constraints)
+        out[packing.sequence] = scaled.log_z
         if p_node is not None:
-            p_node[packing.row_token] = lattice.p_node
+            p_node[packing.row_token] = scaled.p_node
     return out
 
 
@@ -495,8 +496,9 @@ def _edge_path_scores(corpus, features, w, constraints=None):
 
 
 def large_sequences(corpus, features, w, n_parts=1):
-    """Numbers of the sequences whose weights add up to more than LARGE: what all forms say of them is what
-    `log_chain` says. n_parts : scores of a labelling at a token.
+    """Numbers of the sequences whose weights add up to more than LARGE: all forms hand them to `log_chain`.
+
+    n_parts : number of scores that a labelling has at a token.
     """
     value, most = (float(np.abs(x).max(initial=1.0)) for x in (corpus.attr_val, w))
     n_edges = int(np.diff(corpus.class_ptr).max(initial=0))
@@ -545,7 +547,7 @@ def known_well(i, chain):
 
 def path_log_proba(i, chain, labels, first=0):
     """`LogChain.log_proba`; ValueError where rounding of scores may move it by more than MOST_OFF and by more
-    than 1e-6 of it. 0 is sure where no other label is alive.
+    than 1e-6 of it. A value of 0 is exact where no other label is possible.
     """
     found = chain.log_proba(labels, first)
     if found < 0.0 or chain.off:

@@ -1,12 +1,12 @@
 """Log-likelihood and expected feature counts of a shard: scores, forward-backward, gradient, batch by batch.
 
 A batch goes through all three stages while it lies in the processor's cache. The gold labels appear nowhere:
-sum_i score(y_i) = w . (gold counts), and those counts are constants that the objective subtracts once.
+sum_i score(y_i) = w . (gold counts). Those counts are constants, which the objective subtracts once.
 The NamedTuples `packing`, `layout` (packing.py), `edges` (forms.py), `work` and `counts` (below) list their
-arrays with shapes. M >= L labels are padded to whole vector registers: padding labels score -inf.
+arrays with shapes. L labels are padded to M, whole vector registers: padding labels score -inf.
 
-This file also has the work arrays of a thread, and `Batch`: one batch of a packing, for forms that call stage
-by stage from Python (sparse/form.py). n rows and B sequences are those of the largest batch.
+This file also has the work arrays of a thread, and `Batch`: one batch of a packing. Forms that call one stage
+after the other from Python use it (sparse/form.py). n rows and B sequences are those of the largest batch.
 """
 
 from collections import namedtuple
@@ -34,10 +34,15 @@ def open_rows(step_ptr, row_set, bounds, log_node):
 
     log_node[t] = middle, or start at first tokens, + end at last ones, + the row of the token's label set
 
-    Arguments: step_ptr int64 (T+1,) of a packed batch; row_set int32 (n,): row of bounds.label_sets for each
-    row, or (0,); bounds: `Bounds` of data/constraints.py; out: log_node (n, M). Cost O(n M). Source: hard
-    constraints as potentials of value 0, Sokolovska et al. (2010), eq. (1) with scores of -inf; Ratnaparkhi
-    (1996), section 4, tag dictionary.
+    Arguments:
+        step_ptr : int64 (T+1,) of a packed batch
+        row_set : int32 (n,), row of bounds.label_sets for each row, or (0,)
+        bounds : `Bounds` of data/constraints.py
+    Out:
+        log_node : (n, M)
+    Cost: O(n M).
+    Source: hard constraints as potentials of value 0, Sokolovska et al. (2010), eq. (1) with scores of -inf;
+    Ratnaparkhi (1996), section 4, tag dictionary.
     """
     T = step_ptr.size - 1
     for t in range(T):
@@ -61,9 +66,16 @@ def open_rows(step_ptr, row_set, bounds, log_node):
 def batch_scores(b, w, dense, bounds, packing, layout, log_node):
     """log_node (n, M) of batch b: hard constraints, then dense rows, then the (weight, cell) pairs.
 
-    Arguments: b, number of the batch; w (F,); dense (H, M or L); bounds: `Bounds` of data/constraints.py;
-    packing, layout as in `likelihood_of_batches`; out: log_node (n, M), C order. Cost: see `dense_scores`,
-    `pair_scores`. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments:
+        b : number of the batch
+        w : (F,)
+        dense : (H, M or L)
+        bounds : `Bounds` of data/constraints.py
+        packing, layout : as in `likelihood_of_batches`
+    Out:
+        log_node : (n, M), C order
+    Cost: see `dense_scores`, `pair_scores`.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     row_set = packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]]
     open_rows(steps_of(b, packing)[0], row_set, bounds, log_node)
@@ -93,9 +105,15 @@ def _scores_of_lists(w, dense, lists, lo, hi, log_node):
 def batch_gradient(b, p_node, packing, layout, dense_grad, grad):
     """Add the marginals of batch b to the sums of its attributes: the way back of `batch_scores`.
 
-    Arguments: b, number of the batch; p_node (n, M), C order; packing, layout; out: dense_grad (H, M or L),
-    grad (F,), added to. Cost: see `dense_gradient`, `pair_gradient`, `list_gradient`. Source: Sokolovska et
-    al. (2010), eq. (5).
+    Arguments:
+        b : number of the batch
+        p_node : (n, M), C order
+        packing, layout : as in `likelihood_of_batches`
+    Out:
+        dense_grad : (H, M or L)
+        grad : (F,), added to
+    Cost: see `dense_gradient`, `pair_gradient`, `list_gradient`.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     dense_gradient(
         p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],
@@ -127,9 +145,15 @@ def spread_rows(step_ptr, weight, p_node, alpha, v):
     The second derivative with respect to the score of one cell (token, label) is the variance p (1 - p) of
     its indicator. Summed over the cells of a weight this is the diagonal of the Hessian, but for covariances
     of different cells of one sequence: rough, and enough to scale steps (learners/quasi_newton).
-    Arguments: step_ptr (T+1,) of a packed batch; weight (B,) of its sequences; p_node (n, M) = weight * p,
-    alpha (n, M), v (n, M) as forward_backward_batched leaves them, v with the weight in it; all three
-    overwritten. Cost: 3 n M. Source: the variance of an indicator.
+
+    Arguments:
+        step_ptr : (T+1,) of a packed batch
+        weight : (B,) of its sequences
+        p_node : (n, M) = weight * p
+        alpha, v : (n, M), as forward_backward_batched leaves them, the weight in v
+    p_node, alpha and v are overwritten.
+    Cost: 3 n M.
+    Source: the variance of an indicator.
     """
     for t in range(step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
@@ -143,16 +167,26 @@ def spread_rows(step_ptr, weight, p_node, alpha, v):
 
 @kernel
 def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, edge_sum):
-    """Expected counts of the sequences of one shard, and their log Z, from its batch b on: until all are done
-    (-1), or one is flagged, whose number is returned. That one has all but its flagged sequences in edge_sum,
-    and nothing in counts; the caller redoes those and goes on with the batch behind it.
+    """Expected counts of the sequences of one shard, and their log Z, from its batch b on.
+
+    Returns -1 after the last batch, or the number of the first batch with a flagged sequence. The sequences
+    of that batch that are not flagged are in edge_sum, and none is in counts. The caller computes the flagged
+    ones, adds the batch to counts, and goes on with the next batch.
 
     grad[a, y] = sum_{t: a in x_t} weight x[a] p_node[t, y]
     edge_sum[k, yp, y] = sum_{t of class k} weight p_edge
 
-    Arguments: b; shard, its number; w (F,); dense (H, M or L), filled from w; edges, packing, layout, work
-    (see above); out: counts.log_z (S',), counts.grad (F,), counts.dense_grad (H, M or L), edge_sum (K, M, M):
-    overwritten by the shard's first batch, the dense rows' part of grad stays 0.
+    Arguments:
+        b : first batch to compute
+        shard : its number
+        w : (F,)
+        dense : (H, M or L), filled from w
+        edges, packing, layout, work : see the top
+    Out:
+        counts.log_z : (S',)
+        counts.grad : (F,)
+        counts.dense_grad : (H, M or L)
+        edge_sum : (K, M, M), overwritten by the shard's first batch, the dense rows' part of grad stays 0
     Cost: 3 n M^2 multiply-adds, n M exps, two additions per stored (occurrence, weight) pair.
     Source: Sokolovska et al. (2010), eq. (4), (5).
     """
@@ -176,7 +210,11 @@ def add_tree(parts, out):
     """out[k] = parts[0, k] + parts[1, k] + ... as a binary tree whose shape depends on len(parts) only.
 
     ((p0 + p1) + (p2 + p3)) + ...: neighbours first, so the sum does not depend on who computed which part.
-    Arguments: parts (P, F), overwritten; out: (F,), overwritten. Cost: P F additions.
+
+    Arguments:
+        parts : (P, F), overwritten
+        out : (F,), overwritten
+    Cost: P F additions.
     Source: Blelloch (1990), "Prefix sums", section 1.
     """
     stride = 1
@@ -188,7 +226,7 @@ def add_tree(parts, out):
 
 
 class Work(NamedTuple):
-    """What one thread writes on its way (likelihood.py)."""
+    """Work arrays of one thread (likelihood.py)."""
 
     log_node: np.ndarray  # (n, M)
     p_node: np.ndarray  # (n, M)
@@ -243,8 +281,9 @@ LaneWork = namedtuple(
 
 
 class Counts(NamedTuple):
-    """What the node weights of one shard get from an evaluation: expected counts, or what stands in their
-    place (variances, slopes of another loss); and log Z. S' sequences, H dense rows.
+    """Sums of one shard for the node weights, and log Z of S' sequences; H dense rows.
+
+    The sums are expected counts, or variances, or the slopes of another loss.
     """
 
     log_z: np.ndarray  # (S',), of all shards
@@ -281,7 +320,7 @@ def lane_work(work, n_steps, n_labels, n_lanes):
     return LaneWork(*work, psi, alpha, np.empty((n_steps, n_lanes)), v, beta, np.empty(n_labels))
 
 
-class Spare:
+class WorkPool:
     """Work arrays, one set for each thread; a thread gets a set and puts it back."""
 
     def __init__(self, items):
@@ -289,8 +328,8 @@ class Spare:
         self.fill()
 
     def fill(self):
-        """All of them again, before an evaluation. After Ctrl-C between `get` and `put` the next thread would
-        wait for ever.
+        """Put all sets back, before an evaluation: after Ctrl-C between `get` and `put` one may be missing,
+        and a thread would wait for ever.
         """
         queue = SimpleQueue()
         for item in self.items:
@@ -298,8 +337,8 @@ class Spare:
         self.get, self.put = queue.get, queue.put
 
 
-def spare_or_new(queue, make):
-    """What waits in a queue, or make(): work arrays that are made as threads come to need them."""
+def queued_or_new(queue, make):
+    """Work arrays from a queue, or make() where it is empty."""
     try:
         return queue.get_nowait()
     except Empty:
@@ -336,7 +375,7 @@ class Batch:
 
     @staticmethod
     def no_sums(edges):
-        """Arrays for the sums of transitions where they are not needed."""
+        """Arrays for sums of transitions that are not needed."""
         return np.zeros(edges.log_edge.shape)
 
     def forward_backward(self, edges, log_z, edge_sum):

@@ -12,12 +12,12 @@ All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
 NamedTuple `Loss`.
 
-First comes one sequence at a time, in logarithms, to read. Then come the packed batches of a shard, with
-matrix products as in forward_backward_batched.py. Sequential losses need no more than the log loss: once the
-forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass starts from.
-Pointwise ones cost twice the matrix products. A sequence goes through the log form where the scaled form
-cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`, `work` and
-`counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+The first kernels take one sequence at a time, in logarithms, to be read. The others take the packed batches
+of a shard, with matrix products as in forward_backward_batched.py. Sequential losses need no more than the
+log loss: once the forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass
+starts from. Pointwise ones cost twice the matrix products. A sequence goes through the log form where the
+scaled form cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`,
+`work` and `counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
 """
 
 import math
@@ -29,7 +29,6 @@ import numpy as np
 from crfbook._checks import number, one_of, shown
 from crfbook._jit import kernel
 from crfbook.chain.forms import Tables, shard_counts
-from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.forward_backward_batched import (
     add_edge_sum,
     backward_batched,
@@ -39,10 +38,8 @@ from crfbook.chain.forward_backward_batched import (
     times_edges,
 )
 from crfbook.chain.likelihood import batch_gradient, batch_scores, loss_work
-from crfbook.chain.scores import path_scores
-from crfbook.chain.vector_math import log_sum_exp
 
-# A slope above exp(500) counts as infinite: times all that multiplies it up to a gradient, it is a float64.
+# A slope above exp(500) counts as infinite: below it, every entry of a gradient fits float64.
 LARGEST_SLOPE = 500.0
 
 
@@ -54,8 +51,11 @@ def value_and_slope(u, loss):
     value is inf and the slope stays e^500: finite and of the right direction for a line search, which goes
     back.
 
-    Arguments: u, a number in nats; loss, see above. Cost: two exps. Source: Altun, Johnson and Hofmann
-    (2003), eq. (1), (2); the clamp is ours.
+    Arguments:
+        u : a number in nats
+        loss : a `Loss`
+    Cost: two exps.
+    Source: Altun, Johnson and Hofmann (2003), eq. (1), (2); the clamp is ours.
     """
     u = max(u, 0.0)
     if not loss.exponential:
@@ -67,57 +67,20 @@ def value_and_slope(u, loss):
     return slope * ((u - m) - np.expm1(-m)), slope
 
 
-@kernel
-def _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_beta, log_ah, log_bh):
-    """log_ah, log_bh (T, L): the events y_t = gold, weighted exp(log_d[t]), carried forward and backward.
+def _carry(log_node, log_edge, edge_class, log_ahead, log_behind):
+    """log_ahead[t] += log_ahead[t-1] @ P_t,   log_behind[t-1] += P_t @ log_behind[t], in logarithms.
 
-    Ah[t] = d[t] alpha[t] at the gold label + Ah[t-1] @ P_t;   Bh[t-1] = d[t-1] beta[t-1] there + P_t @ Bh[t],
-    all in logarithms.
+    P_t = exp(log_edge[k] + log_node[t]), k the class of token t; log_ahead, log_behind (T, L): changed.
     """
-    T, L = log_node.shape
-    work = np.empty(L)
-    log_ah[:, :] = -np.inf
-    log_bh[:, :] = -np.inf
-    for t in range(T):
-        if t > 0:
-            for y in range(L):
-                for yp in range(L):
-                    work[yp] = log_ah[t - 1, yp] + log_edge[edge_class[t], yp, y]
-                log_ah[t, y] = log_node[t, y] + log_sum_exp(work)
-        y = labels[t]
-        log_ah[t, y] = np.logaddexp(log_ah[t, y], log_d[t] + log_alpha[t, y])
-    for t in range(T - 1, -1, -1):
-        if t < T - 1:
-            for yp in range(L):
-                for y in range(L):
-                    work[y] = log_edge[edge_class[t + 1], yp, y] + log_node[t + 1, y] + log_bh[t + 1, y]
-                log_bh[t, yp] = log_sum_exp(work)
-        y = labels[t]
-        log_bh[t, y] = np.logaddexp(log_bh[t, y], log_d[t] + log_beta[t, y])
+    for t in range(1, len(log_node)):
+        step, into = log_ahead[t - 1, :, None] + log_edge[edge_class[t]] + log_node[t], log_ahead[t]
+        np.logaddexp(into, np.logaddexp.reduce(step, axis=0), out=into)
+    for t in range(len(log_node) - 1, 0, -1):
+        step, into = log_edge[edge_class[t]] + log_node[t] + log_behind[t], log_behind[t - 1]
+        np.logaddexp(into, np.logaddexp.reduce(step, axis=1), out=into)
 
 
-@kernel
-def _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, log_z, grad_node, grad_edge):
-    """weight (total E[S] - events), see `sequence_loss_log`; chain: (log_alpha, log_beta, log_ah, log_bh)."""
-    T, L = log_node.shape
-    log_alpha, log_beta, log_ah, log_bh = chain
-    for t in range(T):
-        for y in range(L):
-            alpha, beta = log_alpha[t, y], log_beta[t, y] - log_z
-            ahead, behind = np.exp(log_ah[t, y] + beta), np.exp(alpha + log_bh[t, y] - log_z)
-            grad_node[t, y] += weight * (total * np.exp(alpha + beta) - ahead - behind)
-        if t == 0:
-            continue
-        k = edge_class[t]
-        for yp in range(L):
-            for y in range(L):
-                step = log_edge[k, yp, y] + log_node[t, y] - log_z
-                alpha, beta = log_alpha[t - 1, yp] + step, log_beta[t, y]
-                ahead, behind = np.exp(log_ah[t - 1, yp] + step + beta), np.exp(alpha + log_bh[t, y])
-                grad_edge[k, yp, y] += weight * (total * np.exp(alpha + beta) - ahead - behind)
-
-
-@kernel
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, grad_node, grad_edge):
     """(weight * loss, log_z) of one sequence and the gradient by its scores; loss 0 if log_z is not finite.
 
@@ -128,47 +91,50 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
         grad_edge[k, yp, y] = sum_t total p_edge
                               - (Ah[t-1,yp] P_t[yp,y] beta[t,y] + alpha[t-1,yp] P_t[yp,y] Bh[t,y])
 
-    Arguments: log_node (T, L), log_edge (K, L, L) [class, previous, next], edge_class (T,), labels (T,),
-    weight, loss (see above); out: u (T,), only its first entry if sequential; grad_node (T, L), overwritten;
-    grad_edge (K, L, L), added to. Cost: 3 T L^2 exps, pointwise 7 T L^2. Source: Altun, Johnson and Hofmann
-    (2003), eq. (1)-(4) and section 4.1; the sweep in O(T L^2): Kakade, Teh and Roweis (2002).
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L) [class, previous, next]
+        edge_class : (T,)
+        labels : (T,)
+        weight : of the sequence
+        loss : (see above)
+    Out:
+        u : (T,), only its first entry if sequential
+        grad_node : (T, L), overwritten
+        grad_edge : (K, L, L), added to
+    Cost: 3 T L^2 exps, pointwise 7 T L^2.
+    Source: Altun, Johnson and Hofmann (2003), eq. (1)-(4) and section 4.1; the sweep in O(T L^2): Kakade, Teh
+    and Roweis (2002).
     """
-    T, L = log_node.shape
-    u[:], grad_node[:, :] = 0.0, 0.0
-    log_alpha, log_beta = np.empty((T, L)), np.empty((T, L))
-    log_ah, log_bh = np.empty((T, L)), np.empty((T, L))
-    log_z = forward_backward_log(log_node, log_edge, edge_class, log_alpha, log_beta)
+    T, chain = len(labels), (log_node, log_edge, edge_class)
+    gold, into = (np.arange(T), labels), (edge_class[1:], labels[:-1], labels[1:])
+    log_alpha, log_beta, log_ah, log_bh = np.full((4, *log_node.shape), -np.inf)
+    u[:], grad_node[:], log_alpha[0], log_beta[-1] = 0.0, 0.0, log_node[0], 0.0
+    _carry(*chain, log_alpha, log_beta)
+    log_z = np.logaddexp.reduce(log_alpha[-1])
     if not np.isfinite(log_z) or weight == 0.0:
         return 0.0, log_z
-    value, total = 0.0, 0.0
-    if not loss.pointwise:
-        score = np.empty(1)
-        path_scores(log_node, log_edge, edge_class, labels, np.array([0, T]), score)
-        u[0] = log_z - score[0]
-        value, slope = value_and_slope(u[0], loss)
-        node_marginals_log(log_alpha, log_beta, log_z, grad_node)
-        grad_node *= weight * slope
-        add_edge_marginals_log(
-            log_node, log_edge, edge_class, log_alpha, log_beta, log_z, weight * slope, grad_edge
-        )
-        for t in range(T):
-            grad_node[t, labels[t]] -= weight * slope
-            if t > 0:
-                grad_edge[edge_class[t], labels[t - 1], labels[t]] -= weight * slope
-        return weight * value, log_z
-    log_d = np.empty(T)
-    for t in range(T):
-        y = labels[t]
-        u[t] = log_z - log_alpha[t, y] - log_beta[t, y]
-        v, slope = value_and_slope(u[t], loss)
-        value += v
-        total += slope
-        log_d[t] = np.log(slope) + u[t]
-        grad_node[t, y] = weight * slope
-    _add_events(log_node, log_edge, edge_class, labels, log_d, log_alpha, log_beta, log_ah, log_bh)
-    chain = log_alpha, log_beta, log_ah, log_bh
-    _pointwise_gradient(log_node, log_edge, edge_class, total, weight, chain, log_z, grad_node, grad_edge)
-    return weight * value, log_z
+    log_p = log_alpha + log_beta - log_z
+    gold_u = -log_p[gold] if loss.pointwise else [log_z - log_node[gold].sum() - log_edge[into].sum()]
+    u[: len(gold_u)] = gold_u
+    value, slope = np.array([value_and_slope(each, loss) for each in gold_u]).T
+    total = slope.sum()
+    if loss.pointwise:
+        log_ah[gold], log_bh[gold] = (np.log(slope) + u + x[gold] for x in (log_alpha, log_beta))
+        _carry(*chain, log_ah, log_bh)
+    else:  # the gold path has all of it
+        np.subtract.at(grad_edge, into, weight * total)
+    grad_node[:] = (
+        total * np.exp(log_p) - np.exp(log_ah + log_beta - log_z) - np.exp(log_alpha + log_bh - log_z)
+    )
+    grad_node[gold] += slope if loss.pointwise else -slope
+    grad_node *= weight
+    for t in range(1, T):
+        k = edge_class[t]
+        alpha, ah = (x[t - 1, :, None] + log_edge[k] + log_node[t] - log_z for x in (log_alpha, log_ah))
+        told = np.exp(ah + log_beta[t]) + np.exp(alpha + log_bh[t])
+        grad_edge[k] += weight * (total * np.exp(alpha + log_beta[t]) - told)
+    return weight * value.sum(), log_z
 
 
 # d = a / p is then at most 1e200 even for the exponential loss: d alpha and d beta stay far from overflow.
@@ -179,8 +145,16 @@ SMALLEST_PROBABILITY = 1e-100
 def gold_scores(log_node, log_edge, row_class, step_ptr, labels, score):
     """score[r] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1}, y_t], r: a sequence of a batch.
 
-    Arguments: log_node (n, M); log_edge (K, M, M) [class, previous, next]; row_class (n,); step_ptr (T+1,);
-    labels (n,); out: score (B,), overwritten. Cost O(n). Source: Sokolovska et al. (2010), eq. (1).
+    Arguments:
+        log_node : (n, M)
+        log_edge : (K, M, M) [class, previous, next]
+        row_class : (n,)
+        step_ptr : (T+1,)
+        labels : (n,)
+    Out:
+        score : (B,), overwritten
+    Cost: O(n).
+    Source: Sokolovska et al. (2010), eq. (1).
     """
     score[:] = 0.0
     for t in range(step_ptr.size - 1):
@@ -209,10 +183,21 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
     u = log_z - score(y),  value = weight phi(u),  a = weight phi'(u)
     p_node[t] = a (marginals - onehot(y_t)),   edge_sum += a (expected - gold transitions)
 
-    Arguments: as `forward_backward_batched`: b, packing: a batch with its labels and weights; edges; log_node
-    (n, M), overwritten; loss; out: log_z, u, value (B,), p_node (n, M), edge_sum (K, M, M) +=; work. Flagged
-    sequences (work.flags) add nothing anywhere. Cost: forward_backward_batched and O(n). Source:
-    Altun, Johnson and Hofmann (2003), eq. (3), (4).
+    Arguments:
+        as `forward_backward_batched`: b
+        packing : a batch with its labels and weights
+        edges : an `Edges`
+        log_node : (n, M), overwritten
+        loss : a `Loss`
+    Out:
+        log_z, u, value : (B,)
+        p_node : (n, M)
+        edge_sum : (K, M, M) +=
+    Work:
+        work : a `LossWork`
+    Flagged sequences (work.flags) add nothing anywhere.
+    Cost: forward_backward_batched and O(n).
+    Source: Altun, Johnson and Hofmann (2003), eq. (3), (4).
     """
     n, steps = log_node.shape[0], steps_of(b, packing)
     step_ptr, row_class, _ = steps
@@ -341,10 +326,18 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     d[t] = a[t] / p_node[t, y_t]
     p_node[t] = sum of a * marginals - the same given y_t;   edge_sum += likewise (see `sequence_loss_log`)
 
-    Arguments: as `sequential_batched`: b, packing, edges, loss; log_node (n, M), overwritten; out: log_z,
-    value (B,), u (n,), p_node (n, M), edge_sum (K, M, M) +=; work. Cost: 6 n M^2 multiply-adds in matrix
-    products, n M exps. Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade,
-    Teh and Roweis (2002).
+    Arguments:
+        as `sequential_batched`: b, packing, edges, loss
+        log_node : (n, M), overwritten
+    Out:
+        log_z, value : (B,)
+        u : (n,)
+        p_node : (n, M)
+        edge_sum : (K, M, M) +=
+    Work:
+        work : a `LossWork`
+    Cost: 6 n M^2 multiply-adds in matrix products, n M exps.
+    Source: Altun, Johnson and Hofmann (2003), section 4.1; the sweep: Kakade, Teh and Roweis (2002).
     """
     n, psi_edge, flags = log_node.shape[0], edges.psi_edge, work.flags[: log_z.size]
     alpha, gain, prev, pair = work.alpha[:n], work.gain[:n], work.prev[:n], work.pair
@@ -369,9 +362,18 @@ def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, 
     grad[a, y] = sum_{t: a in x_t} x[a] d loss / d log_node[t, y]
     edge_sum[k, yp, y] = d loss / d log_edge[k, yp, y]
 
-    Arguments and what is returned as there: b; shard; w (F,), dense (H, M or L), edges, packing, layout,
-    work; out: counts, edge_sum (K, M, M); and of_loss: (loss, u, value), a `Loss`; out: u (S',), or (N,) if
-    pointwise: -log p; value (S',): weight * loss * exp(-log_scale). Cost: see the batched kernels.
+    Arguments and what is returned as there:
+        b : first batch to compute
+        shard : number of the shard
+        w : (F,)
+        dense : (H, M or L)
+        edges, packing, layout, work : as there
+    Out:
+        counts : as there
+        edge_sum : (K, M, M)
+        of_loss : (loss, u, value): a `Loss`; -log p as (S',), or (N,) if pointwise; weight * loss *
+            exp(-log_scale) as (S',)
+    Cost: see the batched kernels.
     Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """
     loss, u, value = of_loss

@@ -1,14 +1,14 @@
 """Forward-backward and Viterbi without kernels, in NumPy: for tiny problems, and for huge scores.
 
-`StepTables` trains a tiny problem before a kernel is compiled; sparse/choice.py decides what is tiny
-(`is_tiny`). Sequences are packed step by step as for the kernels (packing.py). One batch holds them all, and
-each time step is a few calls of NumPy. `Lattice` has scaled sums. A sequence where a lost number might count
-is done again in the log domain.
+`StepTables` trains a tiny problem before a kernel is compiled. `is_tiny` (sparse/choice.py) decides what is
+tiny. Sequences are packed step by step as for the kernels (packing.py). One batch holds them all. Each time
+step is a few calls of NumPy. `ScaledBatch` computes scaled sums. `LogChain` computes a sequence again in the
+log domain where a lost number might count.
 
-`LogChain` has those sums of one sequence. It also serves scores so large that float64 has few digits left for
-their differences. At 1e16 nats float64 knows a score to 1 nat. So each row of scores, and each vector of the
-recursions, is normalised by itself: a part that all labels share is taken out before anything is added. The
-rest may still be known too badly. `LogChain.off` bounds by how much, and callers refuse.
+`LogChain` also serves scores so large that float64 has few digits left for their differences: at 1e16 nats
+it knows a score to 1 nat. So each row of scores, and each vector of the recursions, is normalised by itself:
+a part that all labels share is taken out before anything is added. The rest may still be known too badly.
+`LogChain.off` bounds the error, and callers refuse scores whose bound is too large.
 """
 
 from itertools import pairwise
@@ -157,14 +157,14 @@ class LogChain:
     @np.errstate(all="ignore")
     def p_node(self):
         """(T, L): rows sum to one, or are 0 where every path is forbidden."""
-        return _shares(self.a + self.b, 1)
+        return shares(self.a + self.b, 1)
 
     @np.errstate(all="ignore")
     def p_edge(self):
         """(T, L, L) as [t, previous, next], zeros first."""
         out = np.zeros((*self.u.shape, self.u.shape[1]))
         out[1:] = self.a[:-1, :, None] + self.table[self.edge_class[1:]] + (self.u + self.b)[1:, None]
-        out[1:] = _shares(out[1:], (1, 2))
+        out[1:] = shares(out[1:], (1, 2))
         return out
 
     @np.errstate(all="ignore")
@@ -199,13 +199,13 @@ def _lse(scores, axis):
     return np.logaddexp.reduce(scores, axis=axis)
 
 
-def _shares(scores, axis):
+def shares(scores, axis):
     """exp of scores, divided by its sum over the axes; 0 where all are -inf."""
     p = np.exp(scores - scores.max(axis=axis, keepdims=True))
     return np.nan_to_num(p / p.sum(axis=axis, keepdims=True))
 
 
-class Lattice:
+class ScaledBatch:
     """Forward-backward of a batch: log_z (B,), p_node (n, L), and what sums of edge marginals are made of.
 
         alpha[t,y] = psi_node[t,y] sum_yp alpha[t-1,yp] psi_edge[yp,y] / gain[t]
@@ -335,14 +335,14 @@ class StepTables(Form):
         squares, n_node = what == "variances", self.problem.features.n_node
         with np.errstate(over="ignore", invalid="ignore"):
             log_node = self.open + (self.cells @ w[:n_node]).reshape(self.open.shape)
-        lattice = Lattice(self.steps, log_node, self.log_edge)
-        p, values, self.edge_sum = lattice.p_node, self.of_weights, lattice.edge_sums(self.weight)
+        scaled = ScaledBatch(self.steps, log_node, self.log_edge)
+        p, values, self.edge_sum = scaled.p_node, self.of_weights, scaled.edge_sums(self.weight)
         if squares:
             p, values = p - p**2, self._cells(self.problem.layout.pair_val**2).T
-            self.edge_sum -= lattice.edge_sums(self.weight, squares=True)
+            self.edge_sum -= scaled.edge_sums(self.weight, squares=True)
         counts.grad[:] = values @ (self.weight[:, None] * p).ravel()
-        counts.log_z[:] = lattice.log_z
-        lost = np.flatnonzero(~np.isfinite(lattice.log_z))
+        counts.log_z[:] = scaled.log_z
+        lost = np.flatnonzero(~np.isfinite(scaled.log_z))
         return int(lost[0]) if len(lost) else -1
 
     def collect(self, total):

@@ -1,12 +1,11 @@
-"""What training minimises: the penalised negative log-likelihood of a corpus, and its gradient;
-or another loss (losses.py).
+"""What training minimises: the penalised negative log-likelihood of a corpus, or another loss (losses.py).
 
     value(w) = sum_i weight_i (log Z_i - score_i(y_i)) + c2 |w|^2        in nats
     grad(w)  = expected counts - gold counts + 2 c2 w
 
-Sequences are packed into batches and batches into shards (packing.py) once, at construction; every evaluation
-runs a form (forms.py) on each shard. Source: Sokolovska et al. (2010), eq. (4), (5), (11);
-penalties as CRFsuite means them.
+Sequences are packed into batches, and batches into shards (packing.py), once, at construction. Every
+evaluation runs a form (forms.py) on each shard. Penalties are sums, as in CRFsuite.
+Source: Sokolovska et al. (2010), eq. (4), (5), (11).
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import number, one_of
+from crfbook._checks import number, one_of, shown
 from crfbook.chain.forms import Problem, Tables
-from crfbook.chain.likelihood import Counts, Spare, add_tree, make_work
+from crfbook.chain.likelihood import Counts, WorkPool, add_tree, make_work
 from crfbook.chain.losses import LossTables, make_loss
 from crfbook.chain.numpy_form import StepTables, list_all
 from crfbook.chain.packing import batch_rows, lay_out, n_shards, pack, padded, padded_bounds
@@ -30,7 +29,7 @@ from crfbook.chain.sparse.form import DefaultPairs, SparsePairs
 from crfbook.data.constraints import Limits, check_constraints, describe_violations, violations
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet, empirical_counts
-from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
+from crfbook.training.threads import one_blas_thread, resolve_threads, run_tasks
 
 LOG_LOSS_FORMS = {"batched": Tables, "sparse": SparsePairs, "default": DefaultPairs, "numpy": StepTables}
 
@@ -47,8 +46,15 @@ def check_weights(w, n_features):
     return w if w.flags.writeable else w.copy()  # a read-only array would compile every kernel again
 
 
+def check_state(state, name, n):
+    """ValueError unless the array `name` of a state, {name: array}, has n numbers."""
+    if np.shape(state.get(name)) != (n,):
+        got = np.shape(state[name]) if name in state else sorted(state)
+        raise ValueError(f"state: expected an array {shown(name)} of shape ({n},), got {got}")
+
+
 def l2_penalty(c2, w):
-    """c2 |w|^2; without c2 it is 0, also where |w|^2 exceeds float64."""
+    """c2 |w|^2; 0 for c2 = 0, also where |w|^2 exceeds float64."""
     return c2 * float(w @ w) if c2 else 0.0
 
 
@@ -115,7 +121,7 @@ class Objective:
         self.n_threads = resolve_threads(n_threads)
         self.n_evaluations = 0
         if form not in ("auto", *self._forms) and type(self)._forms is not LOG_LOSS_FORMS:
-            one_of("form", form, ("auto", *self._forms))  # else the chooser says so
+            one_of("form", form, ("auto", *self._forms))  # otherwise `FormChooser` raises it
         kernels = settings.is_other or type(self)._forms is not LOG_LOSS_FORMS
         self._chooser = FormChooser(features, corpus, form, kernels=kernels, constraints=constraints)
         if self._chooser.tiny:
@@ -220,12 +226,12 @@ class Objective:
             dense, lists = self._dense, (features.node_ptr, features.node_label)
             if len(dense):
                 fill_dense(w, layout.member_ptr, layout.member, *lists, dense)
-        form, spare = self._form(w)
+        form, pool = self._form(w)
         form.prepare(w, what)
-        # new each time: many objectives that wait (a cluster's shards) would otherwise hold one each
+        # new each time: many objectives (the shards of a cluster) would otherwise keep one each
         parts = np.empty((self._packing.n_shards, n_node))
-        bad = run_pieces(
-            lambda i: self._run_shard(form, spare, what, i, w, dense, parts[i]), len(parts), self.n_threads
+        bad = run_tasks(
+            lambda i: self._run_shard(form, pool, what, i, w, dense, parts[i]), len(parts), self.n_threads
         )
         total = np.zeros(features.n_features)
         if len(bad) == 1:  # a sum of one part takes no kernel
@@ -241,20 +247,20 @@ class Objective:
         name = self._chooser.choose(w) if len(self._forms) > 1 else "batched"
         if name not in self._made:
             self._make(name)
-        form, spare = self._made[name]
-        spare.fill()
-        return form, spare
+        form, pool = self._made[name]
+        pool.fill()
+        return form, pool
 
     def _make(self, name):
         form = self._forms[name](self._problem, **self._options)
-        spare = Spare((form.work(work), dense_grad) for work, dense_grad in self._buffers)
-        self._made[name] = form, spare
+        pool = WorkPool((form.work(work), dense_grad) for work, dense_grad in self._buffers)
+        self._made[name] = form, pool
         return form
 
     @property
     def n_products(self) -> tuple[int, ...]:
-        """(forward, backward): products with stored pairs in the last evaluation in the sparse form;
-        (0, 0) before there was one.
+        """(forward, backward): products with stored pairs in the last evaluation in the sparse form, or
+        (0, 0).
         """
         if "sparse" not in self._made:
             return 0, 0
@@ -278,17 +284,17 @@ class Objective:
 
     @property
     def largest_u(self) -> float:
-        """The largest -log p of the last evaluation, in nats,
-        of a gold path or (pointwise losses) of a gold label.
+        """The largest -log p of the last evaluation, in nats: of a gold path, or of a gold label if
+        pointwise.
         """
         if self._terms is None:
             raise AttributeError("largest_u: the log loss alone does not keep it")
         return float(self._terms.u.max(initial=0.0))
 
-    def _run_shard(self, form, spare, what, shard, w, dense, grad):
+    def _run_shard(self, form, pool, what, shard, w, dense, grad):
         """Sums of one shard into grad (n_node,), with work arrays that are free."""
         features, layout = self.features, self._problem.layout
-        work, dense_grad = buffers = spare.get()
+        work, dense_grad = buffers = pool.get()
         if self._whole:  # the gradient itself is the table of dense rows, and there are no pairs
             dense_grad, grad = grad.reshape(dense.shape), grad[:0]
         try:
@@ -297,7 +303,7 @@ class Objective:
                 lists = features.node_ptr, features.node_label
                 collect_dense(dense_grad, layout.member_ptr, layout.member, *lists, grad)
         finally:
-            spare.put(buffers)
+            pool.put(buffers)
         return bad
 
 

@@ -1,8 +1,8 @@
 """Sequences packed by length, so that each time step of many sequences is one matrix product.
 
 A batch holds sequences sorted by falling length. Its rows are "step-major": first the first tokens of all its
-sequences, then all second tokens, and so on; the sequences that have ended are simply missing at the end of
-a step. Nothing is padded, and the predecessor of row step_ptr[t] + r is row step_ptr[t-1] + r.
+sequences, then all second tokens, and so on. Sequences that have ended are missing at the end of a step.
+Nothing is padded. The predecessor of row step_ptr[t] + r is row step_ptr[t-1] + r.
 
 This file also has the layout of the rows' weights (`lay_out`), attributes that share one dense row
 (`find_bundles`), and a forecast of what an evaluation takes (`forecast`).
@@ -29,9 +29,9 @@ STRETCH_ROWS = 8192  # tokens decoded at a time: their rows stay in the processo
 STRETCH_BYTES = 1 << 25  # their node scores take about so much at most, unless a single sequence takes more
 ENTRY_BYTES = 1 << 29  # entries of a layout, 8 bytes each, take at most this: else lists are read
 GRADIENT_BYTES = 1 << 29  # partial gradients, one per shard, take at most this
-MIN_COUNT = 16  # a carrier's row is filled and collected at every evaluation: it must save more additions
+MIN_COUNT = 16  # tokens of a carrier: its row is filled and collected at every evaluation, and must save more
 MAX_COMPANIONS = 32
-PASSES = 3  # claims of pairs that were dropped block others in the first pass
+PASSES = 3  # of `count_claims`: in the first one, pairs that are dropped later block others
 
 
 def padded(n_labels):
@@ -175,7 +175,7 @@ def _shards(row_ptr, n_shards):
 
 
 class TokenLists(NamedTuple):
-    """Attributes of tokens as the corpus has them, in place of entries that memory has no room for."""
+    """Attributes of tokens as the corpus has them, where the entries of a `Layout` would exceed memory."""
 
     row_token: np.ndarray  # int64 (N,): corpus token of each packed row
     attr_ptr: np.ndarray  # this and the next four as in a Corpus and a FeatureSet
@@ -217,7 +217,7 @@ def worth_a_row(features, count):
 
 
 def many_weights(features):
-    """Which attributes (bool (A,)) have so many weights that rows beat lists, if they are frequent."""
+    """Which attributes (bool (A,)) have so many weights that a dense row is faster, if they are frequent."""
     return np.diff(features.node_ptr) >= max(2, features.n_labels / 6)
 
 

@@ -5,10 +5,10 @@ each (token, label) cell sums. `list_scores` walks attribute lists as they stand
 Training visits the same cells hundreds of times, so it uses a layout built once: frequent attributes as
 dense rows (`dense_*`), all other occurrences as a flat list of (weight, cell) pairs (`pair_*`).
 
-Attributes that always come together share a row. Wherever the tag trigram DT|JJ|NN occurs, so do its three
-tags and its two bigrams at the same positions. Attribute a can then carry them: its dense row holds the sum
-of all six rows, and they are left out of the lists of those tokens. Which b accompany a is read off the
-corpus (`find_companions`); no knowledge of templates is needed.
+Attributes that always come together share a row. Wherever the tag trigram DT|JJ|NN occurs, its three tags and
+its two bigrams occur at the same positions. Then the trigram can carry them: its dense row holds the sum of
+all six rows, and the five are left out of the lists of those tokens. `find_companions` finds the attributes
+that accompany another one in the corpus, without knowing templates.
 """
 
 import numpy as np
@@ -20,10 +20,18 @@ from crfbook._jit import kernel
 def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_idx, attr_val, log_node):
     """log_node[r, y] += sum over attributes a of token[r] of x[a] w[a, y]; absent weights count as 0.
 
-    Arguments: w float64 (F,); node_ptr (A+1,), node_label (n_node,): the rows of the FeatureSet;
-    dense (H, >= L), dense_of int32 (A', ): copies of some rows of weights, from `fill_dense`, and where the
-    copy of attribute a < A' is (-1: nowhere); both may be empty; token int64 (n,): corpus token of each row;
-    attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; out: log_node (n, >= L), added to.
+    Arguments:
+        w : float64 (F,)
+        node_ptr : (A+1,)
+        node_label : (n_node,), the rows of the FeatureSet
+        dense : (H, >= L), copies of some rows of weights, from `fill_dense`; may be empty
+        dense_of : int32 (A',), the copy of attribute a < A', or -1; may be empty
+        token : int64 (n,), corpus token of each row
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        attr_val : (nnz,) or (0,) for all ones
+    Out:
+        log_node : (n, >= L), added to
     Cost: one multiply-add per stored (occurrence, weight) pair, or one contiguous row per occurrence.
     Source: Sokolovska et al. (2010), section 2; docs/SPEC.md, F.2.
     """
@@ -42,7 +50,7 @@ def list_scores(w, node_ptr, node_label, dense, dense_of, token, attr_ptr, attr_
                     u[y] += x * d[y]
             elif a < n_attrs:
                 for k in range(node_ptr[a], node_ptr[a + 1]):
-                    # an unsigned index is not looked at for its sign
+                    # an unsigned index needs no test of its sign
                     u[np.uint32(node_label[k])] += x * w[k]
 
 
@@ -52,9 +60,19 @@ def list_gradient(
 ):
     """grad[a, y] += sum over rows r of x[a] p_node[r, y]: `list_scores` transposed.
 
-    Arguments: p_node (n, >= L); node_ptr (A+1,), node_label (n_node,), dense_of int32 (A',), token (n,),
-    attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) as in `list_scores`; out: dense_grad (H, <= M):
-    of attributes with a dense row; grad (F,): of the others; both added to. Cost: that of `list_scores`.
+    Arguments:
+        p_node : (n, >= L)
+        node_ptr : (A+1,)
+        node_label : (n_node,)
+        dense_of : int32 (A',)
+        token : (n,)
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        attr_val : (nnz,) or (0,) as in `list_scores`
+    Out:
+        dense_grad : (H, <= M), of attributes with a dense row
+        grad : (F,), of the others; both added to
+    Cost: that of `list_scores`.
     Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
     """
     n_attrs, width = node_ptr.size - 1, dense_grad.shape[1]
@@ -77,8 +95,16 @@ def list_gradient(
 def path_scores(log_node, log_edge, edge_class, labels, seq_ptr, score):
     """score[s] = sum_t log_node[t, y_t] + sum_{t>=1} log_edge[c_t, y_{t-1}, y_t] for the labels of s.
 
-    Arguments: log_node (n, L); log_edge (K, L, L) [class, previous, next]; edge_class (n,); labels (n,);
-    seq_ptr (S+1,), relative to row 0; out: score (S,). Cost O(n). Source: Sokolovska et al. (2010), eq. (1).
+    Arguments:
+        log_node : (n, L)
+        log_edge : (K, L, L) [class, previous, next]
+        edge_class : (n,)
+        labels : (n,)
+        seq_ptr : (S+1,), relative to row 0
+    Out:
+        score : (S,)
+    Cost: O(n).
+    Source: Sokolovska et al. (2010), eq. (1).
     """
     for s in range(seq_ptr.size - 1):
         total = 0.0
@@ -93,9 +119,16 @@ def path_scores(log_node, log_edge, edge_class, labels, seq_ptr, score):
 def fill_dense(w, member_ptr, member, node_ptr, node_label, dense):
     """dense[h, y] = sum of w[a, y] over the attributes a that share row h; absent weights count as 0.
 
-    Arguments: w (F,); member_ptr int64 (H+1,), member int64 (n_members,): the attributes of row h are
-    member[member_ptr[h]:member_ptr[h+1]]; node_ptr (A+1,); node_label (n_node,); out: dense (H, >= L),
-    overwritten. Cost: H L, and the number of weights of these attributes. Source: docs/SPEC.md, F.2.
+    Arguments:
+        w : (F,)
+        member_ptr : int64 (H+1,)
+        member : int64 (n_members,), the attributes of row h are member[member_ptr[h]:member_ptr[h+1]]
+        node_ptr : (A+1,)
+        node_label : (n_node,)
+    Out:
+        dense : (H, >= L), overwritten
+    Cost: H L, and the number of weights of these attributes.
+    Source: docs/SPEC.md, F.2.
     """
     for h in range(member_ptr.size - 1):
         d = dense[h]
@@ -111,8 +144,15 @@ def fill_dense(w, member_ptr, member, node_ptr, node_label, dense):
 def collect_dense(dense_grad, member_ptr, member, node_ptr, node_label, grad):
     """grad[a, y] += dense_grad[h, y] for all attributes a that share row h: the transpose of `fill_dense`.
 
-    Arguments: dense_grad (H, >= L); member_ptr (H+1,), member (n_members,); node_ptr (A+1,); node_label
-    (n_node,); out: grad (F,), added to. Cost: the number of weights of these attributes.
+    Arguments:
+        dense_grad : (H, >= L)
+        member_ptr : (H+1,)
+        member : (n_members,)
+        node_ptr : (A+1,)
+        node_label : (n_node,)
+    Out:
+        grad : (F,), added to
+    Cost: the number of weights of these attributes.
     Source: docs/SPEC.md, F.2.
     """
     for h in range(member_ptr.size - 1):
@@ -126,7 +166,11 @@ def collect_dense(dense_grad, member_ptr, member, node_ptr, node_label, grad):
 def value_of(values, i):
     """values[i], and 1 where there are none: of attributes that all have the value 1.
 
-    Arguments: values (R,), or (0,); i. Cost: a load. Source: docs/SPEC.md, F.1.
+    Arguments:
+        values : (R,), or (0,)
+        i : position
+    Cost: a load.
+    Source: docs/SPEC.md, F.1.
     """
     return values[i] if values.size else 1.0
 
@@ -135,10 +179,15 @@ def value_of(values, i):
 def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
     """log_node[dense_row[i], y] += dense_val[i] dense[dense_id[i], y] for start <= i < stop.
 
-    Arguments: dense (H, M); dense_id, dense_row int32 (R,): dense row of weights, row of the batch; dense_val
-    float64 (R,), or (0,) for all ones; out: log_node (n, >= M), added to. Sorted by dense_id, the large table
-    is walked in order while the batch stays in the second-level cache. Cost: M additions an entry,
-    over contiguous memory. Source: docs/SPEC.md, F.2.
+    Arguments:
+        dense : (H, M)
+        dense_id, dense_row : int32 (R,), dense row of weights, row of the batch
+        dense_val : float64 (R,), or (0,) for all ones
+    Out:
+        log_node : (n, >= M), added to
+    Sorted by dense_id, the large table is walked in order while the batch stays in the second-level cache.
+    Cost: M additions an entry, over contiguous memory.
+    Source: docs/SPEC.md, F.2.
     """
     width = dense.shape[1]
     for i in range(start, stop):
@@ -152,8 +201,14 @@ def dense_scores(dense, dense_id, dense_row, dense_val, start, stop, log_node):
 def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_grad):
     """dense_grad[dense_id[i], y] += dense_val[i] p_node[dense_row[i], y]: `dense_scores` transposed.
 
-    Arguments: p_node (n, >= M); dense_id, dense_row (R,), dense_val (R,) or (0,), start, stop as in
-    `dense_scores`; out: dense_grad (H, M), added to. Cost: M additions an entry.
+    Arguments:
+        p_node : (n, >= M)
+        dense_id, dense_row : (R,)
+        dense_val : (R,) or (0,)
+        start, stop : as in `dense_scores`
+    Out:
+        dense_grad : (H, M), added to
+    Cost: M additions an entry.
     Source: Sokolovska et al. (2010), eq. (5); docs/SPEC.md, F.2.
     """
     width = dense_grad.shape[1]
@@ -168,9 +223,15 @@ def dense_gradient(p_node, dense_id, dense_row, dense_val, start, stop, dense_gr
 def pair_scores(w, pair_weight, pair_cell, pair_val, start, stop, log_node):
     """log_node.flat[pair_cell[i]] += pair_val[i] w[pair_weight[i]] for start <= i < stop.
 
-    Arguments: w (F,); pair_weight, pair_cell int32 (P,); pair_val (P,), or (0,) for all ones; out: log_node
-    (n * M,), flat, added to. The loads do not depend on each other, so the processor overlaps them. Cost: one
-    addition a pair. Source: docs/SPEC.md, F.2.
+    Arguments:
+        w : (F,)
+        pair_weight, pair_cell : int32 (P,)
+        pair_val : (P,), or (0,) for all ones
+    Out:
+        log_node : (n * M,), flat, added to
+    The loads do not depend on each other, so the processor overlaps them.
+    Cost: one addition a pair.
+    Source: docs/SPEC.md, F.2.
     """
     for i in range(start, stop):
         x = value_of(pair_val, i)
@@ -181,8 +242,13 @@ def pair_scores(w, pair_weight, pair_cell, pair_val, start, stop, log_node):
 def pair_gradient(p_node, pair_weight, pair_cell, pair_val, start, stop, grad):
     """grad[pair_weight[i]] += pair_val[i] p_node.flat[pair_cell[i]]: `pair_scores` transposed.
 
-    Arguments: p_node (n * M,), flat; pair_weight, pair_cell, pair_val, start, stop as in `pair_scores`;
-    out: grad (F,), added to. Cost: one addition a pair. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments:
+        p_node : (n * M,), flat
+        pair_weight, pair_cell, pair_val, start, stop : as in `pair_scores`
+    Out:
+        grad : (F,), added to
+    Cost: one addition a pair.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     for i in range(start, stop):
         x = value_of(pair_val, i)
@@ -205,10 +271,20 @@ def count_layout(
 ):
     """Sizes of the training layout: dense occurrences and expanded pairs of every packed row.
 
-    Arguments: row_token (n,); attr_ptr (N+1,), attr_idx (nnz,); dense_of int32 (A,): dense row of an
-    attribute, or -1; member_ptr (H+1,), member (n_members,): attributes that share row h, the one that
-    carries the others first; node_ptr (A+1,); out: dense_ptr, pair_ptr int64 (n+1,): running counts; work:
-    carried_buf int64 (A,), -1 at the start. Cost O(nnz). Source: docs/SPEC.md, F.1.
+    Arguments:
+        row_token : (n,)
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        dense_of : int32 (A,), dense row of an attribute, or -1
+        member_ptr : (H+1,)
+        member : (n_members,), attributes that share row h, the one that carries the others first
+        node_ptr : (A+1,)
+    Out:
+        dense_ptr, pair_ptr : int64 (n+1,), running counts
+    Work:
+        carried_buf : int64 (A,), -1 at the start
+    Cost: O(nnz).
+    Source: docs/SPEC.md, F.1.
     """
     dense_ptr[0] = 0
     pair_ptr[0] = 0
@@ -236,12 +312,19 @@ def fill_layout(
     """The training layout itself: (dense_id, dense_row) for dense rows, (pair_weight,
     pair_cell) for everything else.
 
-    Arguments: as in `count_layout` (row_token (n,), attr_ptr (N+1,), attr_idx (nnz,), dense_of (A,), node_ptr
-    (A+1,), carried_buf (A,), -1 at the start), and row_base int64 (n,): position of a row inside its batch;
-    attr_val (nnz,) or (0,); node_label (n_node,); width: cells of a row of scores; layout: a `Layout` of
-    packing.py, whose member_ptr, member, dense_ptr and pair_ptr (n+1,) are read; out: its dense_id,
-    dense_row int32 (R,), dense_val (R,) or (0,); pair_weight, pair_cell int32 (P,), pair_val (P,) or (0,):
-    cell = row_base * width + label. Cost O(R + P). Source: docs/SPEC.md, F.1.
+    Arguments:
+        as in `count_layout` (row_token (n,), attr_ptr (N+1,), attr_idx (nnz,), dense_of (A,), node_ptr
+            (A+1,), carried_buf (A,), -1 at the start), and row_base int64 (n,): position of a row inside its
+            batch
+        attr_val : (nnz,) or (0,)
+        node_label : (n_node,)
+        width : cells of a row of scores
+        layout : a `Layout` of packing.py, whose member_ptr, member, dense_ptr and pair_ptr (n+1,) are read
+    Out:
+        its dense_id, dense_row int32 (R,), dense_val (R,) or (0,); pair_weight, pair_cell int32 (P,),
+            pair_val (P,) or (0,): cell = row_base * width + label
+    Cost: O(R + P).
+    Source: docs/SPEC.md, F.1.
     """
     for r in range(row_token.size):
         i, j = layout.dense_ptr[r], layout.pair_ptr[r]
@@ -270,11 +353,18 @@ def find_companions(attr_ptr, attr_idx, candidate, companion, n_companions, repe
     """companion[c] = attributes present at ALL tokens of candidate c:
     the intersection of those tokens' lists.
 
-    Arguments: attr_ptr (N+1,), attr_idx (nnz,); candidate int32 (A,): number of a candidate carrier, or -1;
-    out: companion int32 (C, W), at most W of them each; n_companions int32 (C,), -1 at the start; repeated
-    uint8 (A,): 1 if a token lists the attribute twice; work: seen_buf int64 (A,), -1 at the start.
-    Cost: O(nnz + sum of |companion[c]| over the candidates' occurrences). Source: closure of an item set,
-    Pasquier et al. (1999), "Discovering frequent closed itemsets".
+    Arguments:
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        candidate : int32 (A,), number of a candidate carrier, or -1
+    Out:
+        companion : int32 (C, W), at most W of them each
+        n_companions : int32 (C,), -1 at the start
+        repeated : uint8 (A,), 1 if a token lists the attribute twice
+    Work:
+        seen_buf : int64 (A,), -1 at the start
+    Cost: O(nnz + sum of |companion[c]| over the candidates' occurrences).
+    Source: closure of an item set, Pasquier et al. (1999), "Discovering frequent closed itemsets".
     """
     for t in range(attr_ptr.size - 1):
         lo, hi = attr_ptr[t], attr_ptr[t + 1]
@@ -305,14 +395,22 @@ def count_claims(attr_ptr, attr_idx, candidate, companion, n_companions, claims,
     """claims[c, j] = number of tokens where candidate c gets companion[c, j],
     each attribute going to one carrier at most.
 
-    In each token the later attributes of the list choose first (templates put their most specific tests
-    last); what has been taken carries nothing, what carries something cannot be taken. A pair with as many
-    claims as c has tokens can be kept for good: dropping the other pairs of any carrier never takes a claim
-    away.
+    In each token the later attributes of the list choose first, as templates put their most specific tests
+    last. An attribute that is carried carries nothing, and one that carries cannot be carried. A pair with as
+    many claims as c has tokens can be kept: dropping other pairs never takes a claim away.
 
-    Arguments: attr_ptr (N+1,), attr_idx (nnz,), candidate int32 (A,), companion (C, W), n_companions (C,) as
-    in `find_companions`; out: claims int32 (C, W), added to; work: state_buf int64 (A,), -1 at the start.
-    Cost: as `find_companions`. Source: greedy set cover; the rule is ours.
+    Arguments:
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        candidate : int32 (A,)
+        companion : (C, W)
+        n_companions : (C,) as in `find_companions`
+    Out:
+        claims : int32 (C, W), added to
+    Work:
+        state_buf : int64 (A,), -1 at the start
+    Cost: as `find_companions`.
+    Source: greedy set cover; the rule is ours.
     """
     for t in range(attr_ptr.size - 1):
         carrying, taken = 2 * t, 2 * t + 1

@@ -1,18 +1,17 @@
 """One sequence at a time: its scores, marginals and loss, and the gradient added back to the weights.
 
-First the kernels. Everything costs time in proportion to the sequence. `log_node (T, L)` and
-`edge_class (T,)` are those of its T tokens, `log_edge (K, L, L)` the tables of all classes. Of these only the
-classes in `used (n,)` are read: those of transitions that the sequence uses. `work`, a SequenceWork of
-token_layout.py, is as long as the longest sequence. What is computed stands in the first T rows of its
-arrays.
+The kernels come first. Each costs time in proportion to the sequence. `log_node (T, L)` and `edge_class (T,)`
+are those of its T tokens, `log_edge (K, L, L)` the tables of all classes. Only the classes in `used (n,)` are
+read: those of the transitions of the sequence. `work`, a SequenceWork of token_layout.py, is as long as the
+longest sequence. Results stand in the first T rows of its arrays.
 
 Weights come as cells `theta (C,)`: a dense table (H, M) with a row for each frequent attribute, then the flat
 weights w (F,) of the FeatureSet, in which the places of those attributes stay 0; M >= L is the number of
 labels padded to whole vector registers. `layout` is an OnlineLayout of token_layout.py, and `lists` a
 ListLayout, where weights are read from there, or None.
 
-At the end the same in plain NumPy, for the readable sisters of learners. Scores of one sequence are there one
-vector u = X w, a gradient is X' p, and X is a matrix that `feature_matrix` writes out.
+At the end stands the same in plain NumPy, for the readable sisters of learners. There the scores of a
+sequence are one vector u = X w, a gradient is X' p, and `feature_matrix` makes the matrix X.
 """
 
 import numpy as np
@@ -35,9 +34,14 @@ from crfbook.chain.vector_math import clear_table
 def bound_nodes(first, last, bounds, label_set, log_node):
     """log_node[t] += 0 where a label may stand at token t, -inf where not.
 
-    Arguments: first, last: tokens of the sequence; bounds: `Bounds` of data/constraints.py; label_set int32
-    (N,) or (0,) for none: row of bounds.label_sets that holds at each token; out: log_node (>= T, L), added
-    to. Cost: O(L), or O(T L) with label sets. Source: hard constraints as potentials of value 0, chapter 02.
+    Arguments:
+        first, last : tokens of the sequence
+        bounds : `Bounds` of data/constraints.py
+        label_set : int32 (N,) or (0,) for none: row of bounds.label_sets that holds at each token
+    Out:
+        log_node : (>= T, L), added to
+    Cost: O(L), or O(T L) with label sets.
+    Source: hard constraints as potentials of value 0, chapter 02.
     """
     L = bounds.start.size
     for y in range(L):
@@ -55,9 +59,17 @@ def expected_edges(psi_node, edge_class, used, work):
     """work.edge_sum[k, yp, y] = sum_{t of class k} p(y_{t-1} = yp, y_t = y) for the classes k in `used`.
 
     edge_sum[k] = psi_edge[k] * sum_t alpha[t-1]' (psi_node[t] beta[t] / scale[t]): the table is multiplied
-    once. Arguments: psi_node (T, L); edge_class int32 (T,); used int32 (n,); work: psi_edge, and alpha, beta,
-    scale of forward_backward_scaled, of which beta is overwritten; out: its edge_sum, 0 before.
-    Cost: T L^2 multiply-adds. Source: Rabiner (1989), section III.
+    once.
+
+    Arguments:
+        psi_node : (T, L)
+        edge_class : int32 (T,)
+        used : int32 (n,)
+        work : psi_edge, and alpha, beta, scale of forward_backward_scaled, of which beta is overwritten
+    Out:
+        its edge_sum, 0 before
+    Cost: T L^2 multiply-adds.
+    Source: Rabiner (1989), section III.
     """
     T, L = psi_node.shape
     for t in range(1, T):
@@ -81,9 +93,16 @@ def sequence_marginals(log_node, log_edge, edge_class, used, work):
 
     Scaled, and in logarithms where that is not safe (see forward_backward_scaled). log_z = -inf: every path
     is forbidden, p_node and edge_sum are 0 then; it is not finite either if scores are not.
-    Arguments: log_node (T, L); log_edge (K, L, L); edge_class int32 (T,); used int32 (n,); out: work, its
-    other arrays as the last stage left them, edge_sum of other classes untouched. Cost: 3 T L^2
-    multiply-adds, T L + L^2 exps. Source: Rabiner (1989), section V.A.
+
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : int32 (T,)
+        used : int32 (n,)
+    Out:
+        work : its other arrays as the last stage left them, edge_sum of other classes untouched
+    Cost: 3 T L^2 multiply-adds, T L + L^2 exps.
+    Source: Rabiner (1989), section V.A.
     """
     T = log_node.shape[0]
     psi_node, alpha, beta, p_node = work.psi_node[:T], work.alpha[:T], work.beta[:T], work.p_node[:T]
@@ -104,7 +123,7 @@ def sequence_marginals(log_node, log_edge, edge_class, used, work):
         expected_edges(psi_node, edge_class, used, work)
         return log_z_scaled(scale, node_max, work.edge_max, edge_class)
     log_z = forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
-    scale[0] = np.nan  # says that alpha and beta are logarithms
+    scale[0] = np.nan  # nan: alpha and beta are logarithms
     node_marginals_log(alpha, beta, log_z, p_node)
     add_edge_marginals_log(log_node, log_edge, edge_class, alpha, beta, log_z, 1.0, work.edge_sum)
     return log_z
@@ -115,8 +134,16 @@ def subtract_gold(labels, log_node, log_edge, edge_class, work):
     """work.p_node[t, y_t] -= 1 and work.edge_sum[k, y_{t-1}, y_t] -= 1; returns the score of the gold labels.
 
     After it p_node and edge_sum hold the gradient of -log p(y | x) with respect to the scores.
-    Arguments: labels int32 (T,): gold; log_node (T, L); log_edge (K, L, L); edge_class int32 (T,); out: work.
-    Cost O(T). Source: Sokolovska et al. (2010), eq. (5).
+
+    Arguments:
+        labels : int32 (T,), gold
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : int32 (T,)
+    Out:
+        work : a `SequenceWork`
+    Cost: O(T).
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     score = 0.0
     for t in range(labels.size):
@@ -134,9 +161,15 @@ def subtract_gold(labels, log_node, log_edge, edge_class, work):
 def score_nodes(s, theta, scale, layout, lists, log_node):
     """log_node[t, y] = scale sum_{a in x_t} x[a] theta[a, y], forbidden labels -inf.
 
-    Arguments: s: a sequence that is not empty; theta (C,); scale: a factor common to all weights; layout and
-    lists, see above; out: log_node (>= T, M), rows 0..T-1 overwritten. Cost: one addition per stored
-    (occurrence, weight) pair. Source: Sokolovska et al. (2010), section 2.
+    Arguments:
+        s : a sequence that is not empty
+        theta : (C,)
+        scale : a factor common to all weights
+        layout, lists : see the top
+    Out:
+        log_node : (>= T, M), rows 0..T-1 overwritten
+    Cost: one addition per stored (occurrence, weight) pair.
+    Source: Sokolovska et al. (2010), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -168,9 +201,15 @@ def score_nodes(s, theta, scale, layout, lists, log_node):
 def score_class(k, theta, scale, layout, log_edge):
     """log_edge[k, yp, y] = scale sum_{b in class k} theta[b, yp, y], forbidden transitions -inf.
 
-    Arguments: k: an edge class; theta (C,); scale; layout, see above; out: log_edge (K, M, M), other classes
-    untouched. Cost: M^2, and the weights of the attributes of the class. Source: Sokolovska et al. (2010),
-    eq. (3).
+    Arguments:
+        k : an edge class
+        theta : (C,)
+        scale : factor of all weights
+        layout : see the top
+    Out:
+        log_edge : (K, M, M), other classes untouched
+    Cost: M^2, and the weights of the attributes of the class.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     table, bound = log_edge[k].reshape(-1), layout.bounds.edge.reshape(-1)
     w_edge = theta[theta.size - layout.edge_cell.size :]
@@ -185,8 +224,13 @@ def score_class(k, theta, scale, layout, log_edge):
 def score_sequence(s, theta, scale, layout, work):
     """`score_nodes` into work.log_node, `score_class` of the classes that s uses into work.log_edge.
 
-    Arguments: s: a sequence that is not empty; theta (C,); scale; layout, work, see above. Cost: that of
-    these two. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments:
+        s : a sequence that is not empty
+        theta : (C,)
+        scale : factor of all weights
+        layout, work : see the top
+    Cost: that of these two.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     score_nodes(s, theta, scale, layout, None, work.log_node)
     for k in layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]:
@@ -197,8 +241,11 @@ def score_sequence(s, theta, scale, layout, work):
 def marginals_of(s, layout, work):
     """log Z of the scores in `work`, marginals into its p_node and edge_sum (`sequence_marginals`).
 
-    Arguments: s, layout, work, which holds scores of s. Cost: 3 T L^2 multiply-adds, T L + L^2 exps. Source:
-    Rabiner (1989), section V.A.
+    Arguments:
+        s, layout : see the top
+        work : holds the scores of s
+    Cost: 3 T L^2 multiply-adds, T L + L^2 exps.
+    Source: Rabiner (1989), section V.A.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     used = layout.used[layout.used_ptr[s] : layout.used_ptr[s + 1]]
@@ -213,8 +260,12 @@ def score_gradient(s, layout, work):
     returns log Z - score(gold).
 
     work.p_node[t, y] = p(y_t = y) - 1{gold},  work.edge_sum[k, yp, y] = sum over the tokens of class k of
-    p_edge - 1{gold}. Arguments: s, layout, work as in `score_sequence`, which comes first. A loss that is not
-    finite: scores exceed float64, or every path is forbidden. Cost: 3 T L^2 multiply-adds, T L + L^2 exps.
+    p_edge - 1{gold}.
+
+    Arguments:
+        s, layout, work : as in `score_sequence`, which comes first
+    A loss that is not finite: scores exceed float64, or every path is forbidden.
+    Cost: 3 T L^2 multiply-adds, T L + L^2 exps.
     Source: Sokolovska et al. (2010), eq. (4), (5).
     """
     log_z = marginals_of(s, layout, work)
@@ -228,9 +279,13 @@ def add_gradient(s, step, layout, work, theta):
     """theta <- theta + step * (gradient with respect to the weights), from the one in `work`:
     `score_sequence` transposed.
 
-    Arguments: s, layout, work as in `score_sequence`; step; out: theta (C,), added to; cells that are no
-    weights keep their 0. Cost: one addition per stored (occurrence, weight) pair. Source:
-    Sokolovska et al. (2010), eq. (5).
+    Arguments:
+        s, layout, work : as in `score_sequence`
+        step : factor of the gradient
+    Out:
+        theta : (C,), added to; cells that are no weights keep their 0
+    Cost: one addition per stored (occurrence, weight) pair.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -327,3 +382,10 @@ def plain_loss(u, gold, L):
     """(log Z - score(gold), its gradient (T L + T L^2,) with respect to the scores u); gold : indicator."""
     log_z, p = plain_marginals(u, L)
     return log_z - u @ gold, p - gold
+
+
+def plain_gradient(s, w, corpus, features):
+    """(loss of sequence s, its gradient (F,)) at weights w (F,), both times the weight of the sequence."""
+    X, gold = feature_matrix(s, corpus, features)
+    loss, slope = plain_loss(X @ w, gold, features.n_labels)
+    return corpus.weights[s] * loss, corpus.weights[s] * (X.T @ slope)

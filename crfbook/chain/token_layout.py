@@ -1,10 +1,10 @@
-"""A corpus laid out for learners that visit one sequence at a time, and their work arrays.
+"""Layout of a corpus for learners that visit one sequence at a time, and their work arrays.
 
 The weights become one vector of cells (C,). First come dense rows of M cells for frequent attributes, then
-the flat vector w (F,), in which the places of those attributes stay 0. Every weight lives in exactly one
-cell, so an update writes to one place. `cells_of` and `weights_of` translate. Scores are sums of rows and
-cells that stand in the order of the tokens. Where labels are many and few pairs of them have a weight, cells
-are the weights themselves, and a `ListLayout` says where they are.
+the flat vector w (F,), in which the places of those attributes stay 0. Every weight stands in exactly one
+cell, so an update writes to one place. `cells_of` and `weights_of` translate. Entries, rows and cells, stand
+in the order of the tokens. Where labels are many and few pairs of them have a weight, cells are the weights
+themselves, and a `ListLayout` says where they are.
 """
 
 from typing import NamedTuple
@@ -81,9 +81,7 @@ class ListLayout(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Where the weights of frequent attributes are: w[weight[i]] lives in cell[i];
-    all others at n_dense + their number.
-    """
+    """Cells of weights: w[weight[i]] of frequent attributes is cell[i], any other w[k] is n_dense + k."""
 
     n_dense: int  # H M
     weight: np.ndarray  # int64 (n,)
@@ -91,8 +89,8 @@ class Cells(NamedTuple):
 
 
 def row_width(n_labels):
-    """M: labels padded to 4. (To 8, as in the objective's batches, costs a quarter more time at 9 labels:
-    sequences come one by one.)
+    """M: labels padded to 4. Padding to 8, as in batches, takes a quarter longer at 9 labels, as sequences
+    come one by one.
     """
     return -(-n_labels // 4) * 4
 
@@ -197,7 +195,7 @@ def online_work(layout, n_cells, lists=None, staggered=None):
     n_max = 2 * dense + pairs + 2 * longest * int(np.diff(layout.class_ptr).max())
     log_node = np.zeros((longest, width))
     delta, best = np.zeros((2, longest if lists is None else 0, width))
-    # two at least: the transposes of one table would be of another type, and each kernel compiles twice
+    # at least two: the transposes of a single table have another type, and each kernel would compile twice
     log_edge = np.zeros((max(2, n_classes), width, width) if lists is None else (2, 0, 0))
     tables = log_edge, log_edge.transpose(0, 2, 1), np.zeros(n_classes, np.uint8)
     path, rows = np.zeros(longest, np.int32), np.zeros(width, np.int64)
@@ -226,7 +224,7 @@ class SequenceWork(NamedTuple):
 def sequence_work(corpus, n_labels):
     """`SequenceWork` for the sequences of a corpus."""
     longest, n_classes = max(1, corpus.longest), corpus.n_classes
-    # allocated in this order: another one puts them where SDCA's passes took a tenth longer
+    # this order of allocation matters: with another one SDCA's passes took a tenth longer
     log_node, p_node, psi_node, alpha, beta = (np.zeros((longest, n_labels)) for _ in range(5))
     tables = (np.zeros((n_classes, n_labels, n_labels)) for _ in range(4))
     log_edge, edge_sum, psi_edge, psi_edge_t = tables

@@ -26,10 +26,12 @@ def exp_inplace(x):
     x = k ln 2 + r with integer k and |r| <= ln(2)/2;  exp(x) = 2^k exp(r), exp(r) by its series up to r^13
     (remainder below 2^-57). The factor 2^k is an addition to the exponent bits.
 
-    Arguments: x float64 (n,), contiguous, overwritten.
-    exp(-inf) = 0 and exp(x) = 0 for x < -708, exactly; exp(x) = inf for x > 709.78; NaN stays NaN.
-    Cost: about 25 operations per element. Source: Cody and Waite, Software Manual for the Elementary
-    Functions (1980), chapter 6; the series is Taylor's.
+    Arguments:
+        x : float64 (n,), contiguous, overwritten. exp(-inf) = 0 and exp(x) = 0 for x < -708, exactly; exp(x)
+            = inf for x > 709.78; NaN stays NaN
+    Cost: about 25 operations per element.
+    Source: Cody and Waite, Software Manual for the Elementary Functions (1980), chapter 6; the series is
+    Taylor's.
     """
     bits = x.view(np.int64)  # the same memory read as integers
     for i in range(x.size):
@@ -63,9 +65,15 @@ def exp_inplace(x):
 
 @kernel
 def copy_row(source, i, target, j):
-    """target[j] = source[i]. A loop, as numba takes seconds to compile a slice assigned to a slice.
+    """target[j] = source[i], in a loop: numba takes seconds to compile a slice assigned to a slice.
 
-    Arguments: source (n, L); i; out: target (m, L), row j. Cost: L. Source: chapter 02.
+    Arguments:
+        source : (n, L)
+        i : row
+    Out:
+        target : (m, L), row j
+    Cost: L.
+    Source: chapter 02.
     """
     for y in range(source.shape[1]):
         target[j, y] = source[i, y]
@@ -73,9 +81,14 @@ def copy_row(source, i, target, j):
 
 @kernel
 def add_row(source, target):
-    """target += source. A loop, for the same reason.
+    """target += source, in a loop as `copy_row`.
 
-    Arguments: source (n,); out: target (n,). Cost: n. Source: chapter 02.
+    Arguments:
+        source : (n,)
+    Out:
+        target : (n,)
+    Cost: n.
+    Source: chapter 02.
     """
     for y in range(target.size):
         target[y] += source[y]
@@ -83,9 +96,15 @@ def add_row(source, target):
 
 @kernel
 def copy_table(source, k, target):
-    """target[k] = source[k]. A loop, for the same reason.
+    """target[k] = source[k], in a loop as `copy_row`.
 
-    Arguments: source (K, L, L); k; out: target (K, L, L), table k. Cost: L^2. Source: chapter 02.
+    Arguments:
+        source : (K, L, L)
+        k : number of the table
+    Out:
+        target : (K, L, L), table k
+    Cost: L^2.
+    Source: chapter 02.
     """
     for yp in range(source.shape[1]):
         for y in range(source.shape[2]):
@@ -94,9 +113,14 @@ def copy_table(source, k, target):
 
 @kernel
 def clear_table(k, target):
-    """target[k] = 0. A loop, for the same reason.
+    """target[k] = 0, in a loop as `copy_row`.
 
-    Arguments: k; out: target (K, L, L), table k. Cost: L^2. Source: chapter 02.
+    Arguments:
+        k : number of the table
+    Out:
+        target : (K, L, L), table k
+    Cost: L^2.
+    Source: chapter 02.
     """
     for yp in range(target.shape[1]):
         for y in range(target.shape[2]):
@@ -107,7 +131,12 @@ def clear_table(k, target):
 def add_products(factor, pair, out):
     """out += factor * pair, entry by entry.
 
-    Arguments: factor, pair (L, L); out: out (L, L), added to. Cost: L^2. Source: Rabiner (1989), section V.A.
+    Arguments:
+        factor, pair : (L, L)
+    Out:
+        out : (L, L), added to
+    Cost: L^2.
+    Source: Rabiner (1989), section V.A.
     """
     for yp in range(out.shape[0]):
         for y in range(out.shape[1]):
@@ -118,7 +147,10 @@ def add_products(factor, pair, out):
 def log_sum_exp(x):
     """log sum_i exp(x[i]) = m + log sum_i exp(x[i] - m), m = max x; m itself if that is not finite.
 
-    Arguments: x (n,). Cost: n exps. Source: docs/SPEC.md, 0.2.
+    Arguments:
+        x : (n,)
+    Cost: n exps.
+    Source: docs/SPEC.md, 0.2.
     """
     high, total = -np.inf, 0.0
     for i in range(x.size):

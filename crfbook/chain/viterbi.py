@@ -22,9 +22,17 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
     back[t,y] = the smallest maximising yp
     path[T-1] = argmax delta[T-1],  path[t-1] = back[t, path[t]]
 
-    Arguments: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,);
-    work: delta_buf (2, L); out: back int (T, L) (row 0 is not written), path int32 (T,).
-    Cost: T L^2 additions and comparisons. Source: Viterbi (1967).
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L) as [class, previous, next]
+        edge_class : (T,)
+    Work:
+        delta_buf : (2, L)
+    Out:
+        back : int (T, L) (row 0 is not written)
+        path : int32 (T,)
+    Cost: T L^2 additions and comparisons.
+    Source: Viterbi (1967).
     """
     T, L = log_node.shape
     copy_row(log_node, 0, delta_buf, 0)
@@ -51,15 +59,19 @@ def viterbi(log_node, log_edge, edge_class, delta_buf, back, path):
 
 @kernel
 def dominance(log_edge, log_edge_t, bound):
-    """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]):
-    how much better than q a previous label yp can be.
+    """bound[k,q,yp] = max_y(log_edge[yp,y] - log_edge[q,y]): by how much yp can beat q as previous label.
 
     If delta[yp] + bound[q,yp] < delta[q], then delta[yp] + log_edge[yp,y] < delta[q] + log_edge[q,y] for all
-    y. A column y that only q forbids gives +inf; one that yp forbids does not count: yp cannot win there
-    (-inf - -inf is NaN, which is larger than nothing). Returns reach, the largest finite |log_edge|.
-    Arguments: log_edge (K, L, L) as [class, previous, next], log_edge_t (K, L, L) its transposes;
-    out: bound (K, L, L) as [class, q, yp].
-    Cost: K L^3, once per model. Source: the idea of dominated states, Esposito and Radicioni (2009).
+    y. A column y that only q forbids gives +inf. One that yp forbids does not count, as yp cannot win there:
+    -inf - -inf is NaN, which no comparison finds larger. Returns reach, the largest finite |log_edge|.
+
+    Arguments:
+        log_edge : (K, L, L) as [class, previous, next]
+        log_edge_t : (K, L, L), its transposes
+    Out:
+        bound : (K, L, L) as [class, q, yp]
+    Cost: K L^3, once per model.
+    Source: the idea of dominated states, Esposito and Radicioni (2009).
     """
     K, L = log_edge.shape[0], log_edge.shape[1]
     reach = 0.0
@@ -94,8 +106,8 @@ def _largest(delta, t):
 def _surviving(delta, t, q, bound, k, reach, rows):
     """The labels yp that may still win against q = argmax delta[t], rising, into rows; returns how many.
 
-    Rounding: a delta far below delta[t,q] loses by more than it can be wrong; for the others every number is
-    at most |delta[t,q]| + 6 reach, and so is what one rounding error is measured by.
+    Rounding: a delta far below delta[t,q] loses by more than its rounding error. For the others every number
+    is at most |delta[t,q]| + 6 reach, which bounds a rounding error.
     """
     limit = delta[t, q] - SLACK * (abs(delta[t, q]) + 8.0 * reach)
     n_rows = 0
@@ -137,9 +149,7 @@ def _max_plus(delta, log_edge, k, rows, n_rows, best, t):
 
 @kernel
 def _trace_back(log_edge_t, edge_class, lo, hi, delta, best, path):
-    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]];
-    path[hi-1] is given.
-    """
+    """path[i-1] = the smallest yp with delta[yp] + log_edge[yp,path[i]] = best[path[i]], from path[hi-1]."""
     for i in range(hi - 1, lo, -1):
         y, k, t = path[i], edge_class[i], i - lo
         yp = 0
@@ -155,9 +165,19 @@ def decode_sequence(
     """``viterbi_many`` for the tokens lo..hi-1 of one sequence, not empty; returns its score.
     path is left alone if that is -inf.
 
-    Arguments: log_node (n, L); log_edge (K, L, L); log_edge_t (K, L, L), its transposes (a view will do);
-    bound (K, L, L), reach: from ``dominance``, or bound (0, 0, 0): no label is left out; edge_class (n,);
-    out: path int32 (n,); work: delta, best (longest T, L), rows int64 (L,). Cost: T L^2 additions and maxima.
+    Arguments:
+        log_node : (n, L)
+        log_edge : (K, L, L)
+        log_edge_t : (K, L, L), its transposes (a view will do)
+        bound : (K, L, L)
+        reach : from ``dominance``, or bound (0, 0, 0): no label is left out
+        edge_class : (n,)
+    Out:
+        path : int32 (n,)
+    Work:
+        delta, best : (longest T, L)
+        rows : int64 (L,)
+    Cost: T L^2 additions and maxima.
     Source: Viterbi (1967); chapter 02.
     """
     L = log_node.shape[1]
@@ -181,12 +201,20 @@ def decode_sequence(
 
 @kernel
 def decode_sequences(log_node, log_edge, log_edge_t, bound, reach, edge_class, seq_ptr, path, score):
-    """``decode_sequence`` for every sequence: ``viterbi_many``, its tables made before.
+    """``decode_sequence`` for every sequence: ``viterbi_many`` on tables that are given.
 
-    Arguments: log_node (n, L); log_edge, log_edge_t, bound (K, L, L) and reach as there; edge_class (n,);
-    seq_ptr (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if
-    all is forbidden. Allocates 2 (longest T) L numbers. Cost: n L^2 additions and maxima, less what is
-    skipped. Source: Viterbi (1967); chapter 02.
+    Arguments:
+        log_node : (n, L)
+        log_edge, log_edge_t, bound : (K, L, L), as there
+        reach : as there
+        edge_class : (n,)
+        seq_ptr : (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+    Allocates 2 (longest T) L numbers.
+    Cost: n L^2 additions and maxima, less what is skipped.
+    Source: Viterbi (1967); chapter 02.
     """
     L, longest = log_node.shape[1], 1
     for s in range(score.size):
@@ -208,16 +236,23 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
 
     best[t,y] = max_yp(delta[t-1,yp] + log_edge[yp,y]),  delta[t,y] = log_node[t,y] + best[t,y]
     path[t-1] = the smallest yp with delta[t-1,yp] + log_edge[yp,path[t]] = best[t,path[t]]
-    Two savings change no result. Back pointers are looked for afterwards and along the best path only (T L
-    comparisons). And previous labels that lose against q = argmax delta[t-1] whatever comes next are left
-    out: yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack, with bound from ``dominance``
-    and a slack that exceeds all rounding errors.
+    Two savings change no result. Back pointers are found afterwards, along the best path only (T L
+    comparisons). Previous labels that lose against q = argmax delta[t-1] for every next label are left out:
+    yp is skipped if delta[t-1,yp] + bound[q,yp] < delta[t-1,q] - slack. ``dominance`` gives bound, and slack
+    exceeds all rounding errors.
 
-    Arguments: log_node (n, L), log_edge (K, L, L) as [class, previous, next], edge_class (n,), seq_ptr
-    (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is
-    forbidden. Allocates 2 (longest T) L + 2 K L^2 numbers.
+    Arguments:
+        log_node : (n, L)
+        log_edge : (K, L, L) as [class, previous, next]
+        edge_class : (n,)
+        seq_ptr : (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+    Allocates 2 (longest T) L + 2 K L^2 numbers.
     Cost: n L^2 additions and maxima, less what is skipped, and K L^3 for bound where n is large enough to
-    gain by it. Source: Viterbi (1967); chapter 02.
+    gain by it.
+    Source: Viterbi (1967); chapter 02.
     """
     log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
     bound, reach = bounds_of_losers(log_edge, log_edge_t, len(log_node))

@@ -24,7 +24,7 @@ import numpy as np
 from crfbook._checks import number, whole
 from crfbook.data.corpus import offsets, owners, ragged_index
 
-CHUNK = 1 << 13  # tokens whose keys are made at a time: little memory
+STRETCH = 1 << 13  # tokens whose keys are made at a time: little memory
 MOST_LABELS = 46_340  # label pairs have numbers of 31 bits in learners and decoders
 
 
@@ -121,8 +121,8 @@ def from_keys(n_labels, n_attrs, n_edge_attrs, node_keys, edge_keys):
 
 def _label_keys(corpus, n_labels):
     """Yield (attribute * L + label, occurrence, token) for stretches of labelled tokens."""
-    for first in range(0, corpus.n_tokens, CHUNK):
-        last = min(first + CHUNK, corpus.n_tokens)
+    for first in range(0, corpus.n_tokens, STRETCH):
+        last = min(first + STRETCH, corpus.n_tokens)
         token = np.repeat(np.arange(first, last), np.diff(corpus.attr_ptr[first : last + 1]))
         item = np.arange(corpus.attr_ptr[first], corpus.attr_ptr[last])
         known = corpus.labels[token] >= 0

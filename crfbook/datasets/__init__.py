@@ -80,7 +80,7 @@ class Dataset:
         return sorted(set().union(*(part.labels or () for part in self.splits.values())))
 
     def copy(self) -> Dataset:
-        """New lists in all splits, so that changing one leaves the original alone."""
+        """A copy with new lists in all splits: changes of the copy leave the original as it is."""
         return replace(self, extra=dict(self.extra), **{k: part.copy() for k, part in self.splits.items()})
 
     def __repr__(self):
@@ -111,9 +111,9 @@ def load_dataset(
     source : "real", "builtin" (the generated twin), or "auto": real where it is cached or mirrored, else twin
     verbose : print the one line that says which was used and how large it is
 
-    The data set is read or generated once per process for a twin, each time for a real corpus; what is
-    returned is the caller's to change. Raises ValueError for an unknown name, task or source;
-    FileNotFoundError, with the command that helps, for source="real" where the corpus is not on this machine.
+    A twin is generated once per process, and a real corpus is read at each call. The caller may change what
+    is returned. Raises ValueError for an unknown name, task or source; FileNotFoundError, with the command
+    that helps, for source="real" where the corpus is not on this machine.
     """
     if not isinstance(name, str) or name not in CATALOGUE:
         raise ValueError(f"there is no data set {shown(name)}; there are {', '.join(CATALOGUE)}")

@@ -2,7 +2,7 @@
 
     plain           every label pair of every token: what speed is measured against
     carpediem       labels are opened from the best node score down (Esposito and Radicioni 2009)
-    staggered       rare labels wait behind one that stands for all of them (Kaji et al. 2010)
+    staggered       one label stands for all rare ones until they may matter (Kaji et al. 2010)
     beam            the best few labels of each token; an approximation
     kbest, log_z    the k most probable labellings, and log Z with stored pairs
     decoders        the table of names that prediction knows, and `decode` for a corpus

@@ -84,12 +84,19 @@ def beam_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
     ahead[y] = max over kept yp of delta[t-1,yp] + log_edge[yp,y];  delta[t,y] = log_node[t,y] + ahead[y]
     kept at t: the `width` labels with the largest delta[t,y] > -inf
 
-    Arguments: log_node (n, L), may be -inf; tables: `BeamTables`; edge_class int32 (n,); seq_ptr int64
-    (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if no path
-    was found: all is forbidden, or the kept labels lead to a dead end; counters int64 (3,), added to: nodes
-    and transitions looked at, sequences. Allocates 3 (longest T) width numbers.
-    Cost: n L width. Source: Kaji et al. (2010), section 5.3, as a rival; docs/SPEC.md, C.1; chapter
-    11.
+    Arguments:
+        log_node : (n, L), may be -inf
+        tables : a `BeamTables`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if no path was found: all is
+            forbidden, or the kept labels lead to a dead end
+        counters : int64 (3,), added to: nodes and transitions looked at, sequences
+    Allocates 3 (longest T) width numbers.
+    Cost: n L width.
+    Source: Kaji et al. (2010), section 5.3, where it is compared; docs/SPEC.md, C.1; chapter 11.
     """
     L, longest = log_node.shape[1], 1
     W = min(L, tables.width)

@@ -1,7 +1,7 @@
-"""CarpeDiem: a label is looked at only if its node score is high enough that some transition could help it.
+"""CarpeDiem: a label is opened only if its node score is so high that it could be on the best path.
 
-Every bound is added up in the order of the score that it bounds, and rounding keeps that order. So scores are
-those of ``viterbi_many`` bit for bit. Forbidden = -inf, and no bound is ever +inf.
+A bound is added up in the order of the score that it bounds, and rounding keeps their order. So scores are
+those of ``viterbi_many`` bit for bit. Forbidden = -inf, and no bound is +inf.
 
 `tables` is CarpeDiemTables. `search` is a tuple of work arrays, T tokens of the longest
 sequence: order int32 (T, L), a heap of the labels not yet opened, and behind it the opened ones, the first
@@ -124,9 +124,15 @@ def carpediem_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
     limit[t] = max_y delta[t-1,y] + reach: no path into t is better, a transition into t included
     Labels of t are opened by falling node score while the best delta[t] < limit[t] + log_node[t,y].
 
-    Arguments: log_node (n, L), may be -inf; tables: `CarpeDiemTables`; edge_class int32 (n,); seq_ptr int64
-    (S+1,); out: path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is
-    forbidden; counters int64 (3,), added to: labels opened, transitions looked at, sequences.
+    Arguments:
+        log_node : (n, L), may be -inf
+        tables : a `CarpeDiemTables`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+        counters : int64 (3,), added to: labels opened, transitions looked at, sequences
     Allocates 2 (longest T) (L + 2) numbers.
     Cost: n L where node scores decide, n L^2 transitions and n L log L where they do not.
     Source: Esposito and Radicioni (2009); docs/SPEC.md, C.2 and C.7; chapter 11.

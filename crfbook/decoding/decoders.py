@@ -18,7 +18,7 @@ from crfbook.decoding.staggered import staggered_many, staggered_tables
 
 
 class Decoder(NamedTuple):
-    """A decoder over scores that are given. All honour constraints (-inf) and several edge classes."""
+    """A decoder on given scores. All decoders respect constraints (-inf) and several edge classes."""
 
     tables: Callable  # (log_edge (K, L, L), order of the labels (L,), beam width) -> what `many` reads
     many: Callable  # (log_node, tables, edge_class, seq_ptr, path, score, counters)
@@ -29,10 +29,18 @@ def plain_many(log_node, tables, edge_class, seq_ptr, path, score, counters):
     """Best path and score of every sequence; the recursion of ``viterbi``, four rows of pairs at a time.
 
     delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y])
-    Arguments: log_node (n, L); tables: log_edge (K, L, L) as [class, previous, next], and its transposes
-    (K, L, L); edge_class int32 (n,); seq_ptr int64 (S+1,); out: path int32 (n,); score (S,): 0 for an empty
-    sequence, -inf (and a path of zeros) if all is forbidden; counters int64 (3,), added to: nodes, label
-    pairs, sequences. Cost: n L^2 additions and maxima. Source: Viterbi (1967).
+
+    Arguments:
+        log_node : (n, L)
+        tables : log_edge (K, L, L) as [class, previous, next], and its transposes (K, L, L)
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+        counters : int64 (3,), added to: nodes, label pairs, sequences
+    Cost: n L^2 additions and maxima.
+    Source: Viterbi (1967).
     """
     nothing_is_left_out = np.empty((0, 0, 0))
     decode_sequences(log_node, *tables, nothing_is_left_out, 0.0, edge_class, seq_ptr, path, score)
@@ -58,7 +66,7 @@ DECODERS = {
 }
 FORMS = (*DECODING_FORMS, *DECODERS)
 BEAM_WIDTH = 10
-MOST_BYTES = 8 * TABLE_BYTES  # of tables that a caller asks for by name, as "dense" or "sparse"
+MOST_BYTES = 8 * TABLE_BYTES  # of tables for a form that a caller names, "dense" or "sparse"
 
 
 def decode(
@@ -66,8 +74,7 @@ def decode(
 ):
     """The most probable labels, int32 (N,); for "beam" good ones.
 
-    form : one of FORMS, or a `Decoder` of one's own. Those of `inference.decode` are left to it; the others
-        are DECODERS.
+    form : one of FORMS, or a `Decoder`. `inference.decode` runs its own forms; the others are DECODERS.
     beam_width : labels of a token that "beam" keeps, at least 1.
     counters : int64 (3,), added to by DECODERS alone: nodes and label pairs looked at, sweeps.
     Raises ValueError for another form or width, for tables beyond memory, for a beam without path, and
@@ -130,16 +137,16 @@ def search_by(form, log_edge, order, beam_width=BEAM_WIDTH):
 
 
 def label_order(features, w):
-    """int64 (L,): labels, what is probably the most frequent one first, for staggered decoding.
+    """int64 (L,): labels by falling estimated frequency, for staggered decoding.
 
-    A model does not keep frequencies. Here each attribute has one vote and divides it among the labels that
-    it has weights for, in proportion to exp(weight): what it predicts alone. Any order is exact; one that is
-    near that of frequencies takes few sweeps. Cost: the node weights.
+    A model does not keep frequencies. The estimate sums, over attributes, what each predicts alone: a
+    distribution in proportion to exp(weight) over the labels that it has weights for. Decoding is exact in
+    any order. An order near that of frequencies takes few sweeps. Cost: the node weights.
     """
     ptr, weights = features.node_ptr, w[: features.n_node]
     rows = np.flatnonzero(np.diff(ptr))
     size = np.diff(ptr)[rows]
-    with np.errstate(invalid="ignore", over="ignore"):  # an attribute of an HMM may have -inf alone
+    with np.errstate(invalid="ignore", over="ignore"):  # all weights of an attribute of an HMM may be -inf
         share = np.exp(weights - np.repeat(np.maximum.reduceat(weights, ptr[rows]), size))
     share[np.isnan(share)] = 1.0
     share /= np.repeat(np.add.reduceat(share, ptr[rows]), size)

@@ -1,11 +1,11 @@
 """The k best labellings of a sequence: Viterbi forwards, then the further labellings one by one.
 
-The labellings of tokens 0..t that end in label y, best first, are one ranked list for each (t, y); the best
-of a list is known from Viterbi, the others are made when needed. A labelling in the list of (t, y) is
-one in the list of (t-1, yp), and y. So the list of (t, y) merges L lists, by a heap.
+Each (t, y) has a ranked list: the labellings of tokens 0..t that end in label y, best first. Viterbi gives
+the first of each list, and the others are made when needed. A labelling in the list of (t, y) is one in the
+list of (t-1, yp), and y. So the list of (t, y) merges L lists, by a heap.
 
 Order: by score, added up as Viterbi adds; among equal scores the smaller label one token before, and then the
-order of the list before. Rounding never turns an order round (a <= b makes a + c <= b + c, rounded). So the
+order of the list before. Rounding never reverses an order (a <= b makes a + c <= b + c, rounded). So the
 lists are exactly the k largest of all rounded scores, falling, and rank 1 is the path of ``viterbi_many``.
 A* backwards adds suffixes to prefixes: its totals round otherwise, and need not fall.
 
@@ -35,7 +35,7 @@ from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.forms import table_edges
 from crfbook.chain.inference import large_sequences, log_chain, path_log_proba, refuse
-from crfbook.chain.likelihood import spare_or_new
+from crfbook.chain.likelihood import queued_or_new
 from crfbook.chain.sparse.choice import decoding_form
 from crfbook.chain.sparse.default import default_step
 from crfbook.chain.sparse.potentials import default_scores, default_work
@@ -57,9 +57,18 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
     ranked[t,y,j] = log_node[t,y] + the j-th largest of ranked[t-1,yp,i] + log_edge[yp,y] over all yp and i
     score[j] = the j-th largest of ranked[T-1,y,i]; ties go to the smaller yp, and then to the smaller i.
 
-    Arguments: log_node (T, L), log_edge (K, L, L) as [class, previous, next], edge_class (T,); out: score
-    (k,), -inf where there are fewer; path int (T, k) as [token, rank], 0 there; work: ranked (T+1, L, k+1),
-    back int (T+1, L, k, 2). Cost: T L^2 k. Source: Viterbi (1967); Huang and Chiang (2005), algorithm 2.
+    Arguments:
+        log_node : (T, L)
+        log_edge : (K, L, L) as [class, previous, next]
+        edge_class : (T,)
+    Out:
+        score : (k,), -inf where there are fewer
+        path : int (T, k) as [token, rank], 0 there
+    Work:
+        ranked : (T+1, L, k+1)
+        back : int (T+1, L, k, 2)
+    Cost: T L^2 k.
+    Source: Viterbi (1967); Huang and Chiang (2005), algorithm 2.
     """
     T, L = log_node.shape
     k = score.size
@@ -89,17 +98,25 @@ def kbest_by_lists(log_node, log_edge, edge_class, ranked, back, path, score):
                 path[t - 1, rank] = y
 
 
-# The three kernels that know how transitions are stored. The first two are alternatives, called from Python:
-# the one that is not needed is not compiled.
+# Three kernels depend on how transitions are stored. Python calls one of the first two, so that the other one
+# is not compiled.
 
 
 @kernel
 def viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta):
     """Viterbi forwards with a table: delta[t,y] = log_node[t,y] + max_yp(delta[t-1,yp] + log_edge[yp,y]).
 
-    Arguments: log_node (n, L); log_edge (K, L, L); bound (K, L, L), reach: from ``dominance``; a bound
-    (0, 0, 0) leaves no label out; edge_class int32 (n,); seq_ptr int64 (S+1,); out: delta (n, L). Cost: n L^2
-    additions and maxima, less what is skipped. Source: Viterbi (1967); as ``viterbi_many``.
+    Arguments:
+        log_node : (n, L)
+        log_edge : (K, L, L)
+        bound : (K, L, L)
+        reach : from ``dominance``; a bound (0, 0, 0) leaves no label out
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        delta : (n, L)
+    Cost: n L^2 additions and maxima, less what is skipped.
+    Source: Viterbi (1967); as ``viterbi_many``.
     """
     L = log_node.shape[1]
     rows, n_rows = np.empty(L, np.int64), L
@@ -123,9 +140,17 @@ def viterbi_scores(log_node, log_edge, bound, reach, edge_class, seq_ptr, delta)
 def viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta):
     """``viterbi_scores`` with a default and stored pairs: the same bits.
 
-    Arguments: log_node (n, L); scores: a `DefaultScores`; edge_class int32 (n,); seq_ptr int64 (S+1,); out:
-    delta (n, L); work: a `DefaultWork`. Cost a token: L, the cells of all groups, and the stored pairs of the
-    cells alive. Source: as ``default_step``.
+    Arguments:
+        log_node : (n, L)
+        scores : a `DefaultScores`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        delta : (n, L)
+    Work:
+        work : a `DefaultWork`
+    Cost a token: L, the cells of all groups, and the stored pairs of the cells alive.
+    Source: as ``default_step``.
     """
     L = log_node.shape[1]
     pool, seen = np.empty(L, np.int32), np.zeros(4, np.int64)
@@ -144,7 +169,14 @@ def viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta):
 def fill_column(k, y, tables, column):
     """column[yp] = transition(k, yp, y).
 
-    Arguments: k, the class; y; tables: a KBestTables; out: column (L,). Cost: L. Source: this package.
+    Arguments:
+        k : the class
+        y : next label
+        tables : a `KBestTables`
+    Out:
+        column : (L,)
+    Cost: L.
+    Source: this package.
     """
     L = column.size
     if tables.log_edge_t.size > 0:
@@ -253,7 +285,8 @@ def _first(lo, hi, t, y, lattice, pool, size):
 
 @kernel
 def _append_next(lo, hi, t, y, e, lattice, pool, size):
-    """Look for the entry behind e, the last one of the list (t, y) so far. The lists before are long enough.
+    """Find the entry behind e, the last one of the list (t, y) so far. The lists of token t-1 are long
+    enough.
 
     Two labellings enter the heap: the one behind BACK in the same list before, and, if BACK is the first of
     its list, the best first one that did not enter yet. All others stand behind one that is in the heap.
@@ -293,7 +326,7 @@ def _extend(lo, hi, e, lattice, pool, size, chain):
 
 @kernel
 def _write_path(lo, hi, e, rank, lattice, pool, size, path):
-    """path[lo:hi,rank] = the labels of entry e; what it has of other lists is looked for."""
+    """path[lo:hi,rank] = the labels of entry e; entries of earlier lists are made where they are missing."""
     link = pool[1]
     for t in range(hi - lo - 1, -1, -1):
         y = link[e, PREV]
@@ -328,13 +361,21 @@ def kbest_many(log_node, delta, tables, edge_class, seq_ptr, path, score, found,
     D_j(t,y) needs D_1, .., D_i(t-1,yp) where its predecessor is at rank i: a chain of lists backwards, which
     ends where a list is long enough. A list is made longer by two entries of its heap at most.
 
-    Arguments: log_node (n, L); delta (n, L): from ``viterbi_scores``; tables: a KBestTables; edge_class int32
-    (n,); seq_ptr int64 (S+1,); out: path int32 (n, k) as [token, rank], 0 where there are fewer; score
-    (S, k), falling, -inf where there are fewer; found int64 (S,): labellings with a score above -inf, k at
-    most, 1 for an empty sequence, of score 0; counters int64 (3,), added to: entries made, label pairs looked
-    at backwards, steps by which a list grew. Allocates (longest T) L numbers and 6 an entry: at most 3 T
-    entries for one more labelling, fewer as a rule. Cost: for each labelling at most T columns of L label
-    pairs and T heap operations.
+    Arguments:
+        log_node : (n, L)
+        delta : (n, L), from ``viterbi_scores``
+        tables : a `KBestTables`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n, k) as [token, rank], 0 where there are fewer
+        score : (S, k), falling, -inf where there are fewer
+        found : int64 (S,), labellings with a score above -inf, k at most, 1 for an empty sequence, of score 0
+        counters : int64 (3,), added to: entries made, label pairs looked at backwards, steps by which a list
+            grew
+    Allocates (longest T) L numbers and 6 an entry: at most 3 T entries for one more labelling, fewer as a
+    rule.
+    Cost: for each labelling at most T columns of L label pairs and T heap operations.
     Source: Jimenez and Marzal (1999), the recursive enumeration algorithm; Huang and Chiang (2005), alg. 3.
     """
     L, longest = log_node.shape[1], 0
@@ -418,7 +459,7 @@ def stored_search(scores, n_classes):
     tables = KBestTables(np.zeros((0, 0, 0)), *groups, *columns)
 
     def search(log_node, edge_class, seq_ptr, *out):
-        delta, work = np.empty(log_node.shape), spare_or_new(idle, partial(default_work, scores))
+        delta, work = np.empty(log_node.shape), queued_or_new(idle, partial(default_work, scores))
         viterbi_scores_stored(log_node, scores, work, edge_class, seq_ptr, delta)
         idle.put(work)
         kbest_many(log_node, delta, tables, edge_class, seq_ptr, *out)
@@ -438,9 +479,10 @@ class KBest(NamedTuple):
 def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto"):
     """`KBest`: the k most probable labellings of every sequence that the constraints allow, or all there are.
 
-    Rank 0 is the path of `inference.decode`. k : at least 1. form : "dense", a table of all label pairs;
-    "default", those that are stored; or "auto": as `inference.decode` chooses. Both find the same bits, but
-    for the rounding of log Z.
+    k : at least 1.
+    form : "dense", a table of all label pairs; "default", the stored pairs; or "auto": as `inference.decode`
+        chooses. Both find the same bits, but for the rounding of log Z.
+    Rank 0 is the path of `inference.decode`.
     Raises ValueError for another k or form, and otherwise as `inference` does.
     """
     k = rank_limit(k, corpus, features.n_labels)
@@ -448,7 +490,8 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     name = decoding_form(form, corpus, features, w, constraints)
     stored = name in ("default", "sparse")
     transitions = default_scores if stored else table_edges
-    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)  # names one without path
+    # ValueError for a sequence without a path
+    log_z = inference.log_partition(corpus, features, w, constraints, n_threads)
     model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=not stored)
     if stored:
         search = stored_search(model.edges, corpus.n_classes)
@@ -459,7 +502,7 @@ def kbest(corpus, features, w, constraints=None, k=10, n_threads=1, form="auto")
     log_proba = score - log_z[:, None]
     for i in large_sequences(corpus, features, w):
         chain, tokens = log_chain(i, corpus, features, w, constraints), slice(*corpus.seq_ptr[i : i + 2])
-        if chain.off:  # which of near ones is the better may be lost in their scores
+        if chain.off:  # rounding may hide which of two close labellings is better
             refuse(i, np.spacing(np.abs(score[i, 0])))
         for rank in range(found[i]):
             log_proba[i, rank] = path_log_proba(i, chain, path[tokens, rank])

@@ -1,7 +1,7 @@
-"""Staggered decoding: frequent labels are looked at first, one label z stands for all others of a token.
+"""Staggered decoding: frequent labels are expanded first, and one label z stands for all others of a token.
 
-A best path that avoids z is the answer. Otherwise tokens (columns) get twice as many labels, and the next
-sweep runs in the other direction. ``staggered_decode`` is the readable form. Forbidden = -inf;
+A best path without z is the answer. Otherwise tokens (columns) get twice as many labels, and the next sweep
+runs in the other direction. ``staggered_decode`` is the readable form. Forbidden = -inf;
 bounds that are not known yet are +inf. -inf decides before it is added to another: -inf + inf is NaN.
 
 Labels are numbered by their place in tables.order, `tables` is StaggeredTables. `lattice` is a
@@ -185,7 +185,7 @@ def _search(lo, hi, log_node, tables, edge_class, counters, lattice):
     L, T = log_node.shape[1], hi - lo
     slack = SLACK * (T + 1) * _start(lo, hi, log_node, tables, lattice)
     low = _greedy(lo, hi, log_node, tables, edge_class, route)
-    for sweep in range(T * z_node.shape[1] + 1):  # each one but the last expands a column
+    for sweep in range(T * z_node.shape[1] + 1):  # every sweep but the last expands a column
         d = sweep % 2
         _sweep(d, lo, hi, log_node, tables, edge_class, low - slack, counters, lattice)
         last, now, best = (T - 1) * (1 - d), (T - 1) % 2, -np.inf
@@ -217,12 +217,18 @@ def staggered_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
     Degenerate transitions bound all classes, transitions between labels have the score of their class.
     The slack exceeds all rounding errors. The score is added up as in ``viterbi_many``.
 
-    Arguments: log_node (n, L), may be -inf; tables: `StaggeredTables`; edge_class int32 (n,); seq_ptr int64
-    (S+1,); out: path int32 (n,), original labels; score (S,): 0 for an empty sequence, -inf (and a path of
-    zeros) if all is forbidden; counters int64 (3,), added to: nodes and transitions looked at, sweeps.
+    Arguments:
+        log_node : (n, L), may be -inf
+        tables : a `StaggeredTables`
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,), original labels
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+        counters : int64 (3,), added to: nodes and transitions looked at, sweeps
     Allocates 4 (longest T) (L + log2 L) numbers.
-    Cost: n L at best; at most ceil(log2 L) + 1 sweeps and 7/3 n L^2 transitions between labels (4/3 if L is a
-    power of two); by column n log2 L sweeps.
+    Cost: n L at best; at most ceil(log2 L) + 1 sweeps and 7/3 n L^2 transitions between labels
+    (4/3 if L is a power of two); by column n log2 L sweeps.
     Source: Kaji et al. (2010), section 3; docs/SPEC.md, C.3 to C.7; chapter 11.
     """
     L, longest = log_node.shape[1], 1

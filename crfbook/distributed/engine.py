@@ -4,12 +4,12 @@
     total(task, shards, payload, *more)     the sum of task(payload, shard, *more) over all shards
 
 A result is a tuple of numbers and arrays. Sums are made in one fixed tree, which pairs neighbours:
-((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. A worker that has some
-neighbouring shards makes the branches that lie among them, so a sum has the same bits on any cluster. Tasks
-keep no state but caches: a worker may die at any moment, and another one computes its part again.
+((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. A worker that has a stretch of
+neighbouring shards sums the branches inside it, so a sum has the same bits on any cluster. Tasks keep no
+state but caches: when a worker is lost, another one computes its branches again.
 
 A handshake asks all workers for their versions, the hash of their kernels, and the gradient of a small
-problem. Versions and kernels must agree, else nothing is begun. Gradients may differ in their last bits on
+problem. Where versions or kernels differ, an error is raised. Gradients may differ in their last bits on
 other processors or BLAS libraries. Then results depend on which worker computes what, and a warning says so.
 """
 
@@ -47,7 +47,7 @@ CLOSE = 1e-9  # relative: gradients that differ by more are wrong, not rounded
 
 @lru_cache(maxsize=1)
 def versions():
-    """{name: version} of what this process would compute with."""
+    """{name: version} of the libraries and kernels of this process."""
     found = {"python": platform.python_version(), "crfbook": __version__, "kernels": fingerprint()}
     for name in PACKAGES:
         try:
@@ -72,7 +72,7 @@ def probe():
 
 
 def introduce():
-    """What a worker says of itself."""
+    """What a worker sends at the handshake: (versions, probe)."""
     return versions(), probe()
 
 
@@ -81,7 +81,7 @@ def check_workers(client, workers):
     mine, (bits, value) = introduce()
     unlike, other_bits = [], []
     for worker, said in sorted(client.run(introduce, workers=workers, on_error="return").items()):
-        if isinstance(said, OSError):  # it is lost; a worker that takes its place meets `check_here`
+        if isinstance(said, OSError):  # it is lost; `check_here` checks a worker that replaces it
             continue
         if isinstance(said, BaseException):
             unlike.append(f"{worker} answers {type(said).__name__}: {said}")
@@ -119,10 +119,10 @@ def _differences(found, wanted, why):
     return [f"{n} {found.get(n)} ({why} {v})" for n, v in wanted.items() if found.get(n) != v]
 
 
-RETRIES = 20  # evaluations begun anew after a loss, in a row
+RETRIES = 20  # attempts in a row after lost workers
 PATIENCE = 60.0  # seconds without any worker before the cluster is given up
-POLL = 0.1  # seconds between two looks at Ctrl-C and at the client
-LOOK = 1.0  # seconds between two questions to the scheduler: which workers are there
+POLL = 0.1  # seconds between two checks of Ctrl-C and of the client
+LOOK = 1.0  # seconds between two requests for the list of workers
 
 
 class ClusterLost(RuntimeError):
@@ -146,7 +146,7 @@ def joined(branches, n, add):
     """The fewest branches of a tree of n leaves for these, which lie side by side.
 
     Two branches that have a common parent become one. At the right end of the tree a parent may have one
-    child, and is that child.
+    child only, and equals it.
     """
     stack = []
     for start, size, sums in branches:
@@ -163,8 +163,8 @@ def _parent(start, size, sums, n):
     return Branch(start, size, sums)
 
 
-class Part(NamedTuple):
-    """An array that is 0 but for some places: values (F',) stand at `place` (F',), rising, of `size`."""
+class SparseVector(NamedTuple):
+    """A sparse vector of length `size`: values (F',) at the places `place` (F',), rising."""
 
     values: np.ndarray
     place: np.ndarray
@@ -203,16 +203,16 @@ def adjoined(left, right, n):
 
 
 def _whole(sums):
-    return tuple(x.whole() if isinstance(x, Part) else x for x in sums)
+    return tuple(x.whole() if isinstance(x, SparseVector) else x for x in sums)
 
 
 def _into(left, right):
-    """left + right, in the arrays of left. At most a few of them exist at a time."""
+    """left + right, in the arrays of left, so that few arrays exist at a time."""
     return tuple(map(_one_into, _whole(left), right))
 
 
 def _one_into(a, b):
-    if isinstance(b, Part):
+    if isinstance(b, SparseVector):
         a[b.where] += b.values
         return a
     return np.add(a, b, out=a) if isinstance(a, np.ndarray) and a.ndim else a + b
@@ -223,7 +223,7 @@ def _added(left, right):
 
 
 class Local:
-    """This process. Its results are the reference for the bits of all others."""
+    """This process. A cluster returns the same bits."""
 
     n_workers, client = 1, None
 
@@ -294,8 +294,8 @@ class Cluster:
     def _total(self, task, shards, payload, more, group):
         """One attempt at the sum of `total`.
 
-        The payload goes to one worker; the others have it from there and from each other. Dask would wait for
-        ever for a payload that was sent to a dying worker: after any loss all is begun anew.
+        The payload goes to one worker, and the others copy it from there and from each other. After the loss
+        of a worker everything begins anew: Dask would wait for ever for a payload that was sent to it.
         """
         workers = {*self._workers()}
         sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
@@ -309,7 +309,7 @@ class Cluster:
             submit(home, stretch, task, sent, *part, n, more)
             for part, home in cut(shards, self._assign(n), group)
         ]
-        while len(parts) > 1:  # at the home of the right one: with neighbours together few sums travel
+        while len(parts) > 1:  # on the worker of the right one: neighbours lie together, so few sums travel
             pairs = zip(parts[::2], parts[1::2], strict=False)
             both = [submit(home, adjoined, left, right, n) for (left, _), (right, home) in pairs]
             parts = both + parts[2 * len(both) :]
@@ -317,10 +317,10 @@ class Cluster:
         return whole.sums
 
     def _assign(self, n_shards):
-        """The worker of each shard. A shard keeps its worker, which has it in its cache."""
+        """The worker of each shard. A shard stays with its worker, which has it in its cache."""
         workers = self._workers()
         homes = {i: home for i, home in self._homes.items() if i < n_shards and home in workers}
-        if not homes:  # neighbours together: their sum need not travel
+        if not homes:  # neighbours on one worker: their sum need not travel
             homes = {i: workers[i * len(workers) // n_shards] for i in range(n_shards)}
         load = Counter(dict.fromkeys(workers, 0))
         load.update(homes.values())
@@ -339,7 +339,7 @@ class Cluster:
     # ---- losses
 
     def _kept_at(self, attempt):
-        """attempt(retry), again after a worker was lost with something that only it had."""
+        """attempt(retry), repeated after the loss of a worker that had data of the attempt."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError, FuturesCancelledError
         from distributed.comm import CommClosedError
@@ -422,7 +422,7 @@ class Cluster:
 
 
 def cut(shards, homes, group):
-    """((number of the first, shards), home) of each stretch with one home and at most `group` shards."""
+    """((number of the first, shards), worker) of each stretch on one worker, of at most `group` shards."""
     for home, run in groupby(range(len(shards)), homes.__getitem__):
         run = list(run)
         size = group or len(run)
@@ -431,13 +431,13 @@ def cut(shards, homes, group):
 
 
 def _checked(wanted, task, *job):
-    """A task on a worker, which may have joined after the handshake."""
+    """A task on a worker, checked: it may have joined after the handshake."""
     check_here(wanted)
     return task(*job)
 
 
 def _cancel(future):
-    """Of a client that is closed: its futures are gone with it."""
+    """Cancel a future; one of a closed client is already cancelled."""
     with contextlib.suppress(Exception):
         future.cancel()
 
@@ -469,8 +469,8 @@ def memory_share():
 def keep_freed():
     """Let a worker keep up to 256 MB that it has freed, for its next arrays, if its C library is glibc.
 
-    Dask has it give all back at once (MALLOC_TRIM_THRESHOLD_). As the arrays of an evaluation are the same
-    each time, the system would have to clear the same pages again and again.
+    Dask makes a worker return freed memory at once (MALLOC_TRIM_THRESHOLD_). Each evaluation needs arrays of
+    the same sizes, so the system would clear the same pages again and again.
     """
     if _worker() is None:
         return

@@ -1,8 +1,8 @@
 """Training on shards: `CRF.fit` for a text that one process cannot or should not hold.
 
-The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py); the workers
-compute sums over the corpus. "perceptron" differs: each shard trains for itself, and the weights are averaged
-after each epoch (parameter mixing). That gives a quick approximate model.
+The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py). The workers
+compute sums over the corpus. With "perceptron" each shard trains by itself, and the weights are averaged
+after each epoch (parameter mixing): a quick approximate model.
 
 Sources: docs/SPEC.md, A.11; McDonald, Hall and Mann (2010), "Distributed training strategies for the
 structured perceptron", for iterative parameter mixing.
@@ -19,8 +19,8 @@ import numpy as np
 
 from crfbook._checks import File, function_or_none, shown, whole
 from crfbook.data.files import load_arrays, save_arrays
-from crfbook.distributed.engine import Part, check_here, engine_of, versions
-from crfbook.distributed.objective import KEPT, ShardedObjective
+from crfbook.distributed.engine import SparseVector, check_here, engine_of, versions
+from crfbook.distributed.objective import CACHE, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, part_of, prefixed, read_shard, settings_of
 from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
@@ -34,11 +34,11 @@ from crfbook.training.loop import Callback, Learner, Step, run, stages
 from crfbook.training.monitor import Monitor
 
 ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
-ALONE_EPOCHS = 6  # of each shard for itself, before L-BFGS begins at the mean ("auto")
+ALONE_EPOCHS = 6  # epochs on each shard by itself, before L-BFGS begins at their mean ("auto")
 POWER = -0.25  # as in learners/stochastic/fast.py
 MEMORY = 30  # curvature pairs, as there
-LEAST_STRETCH = 1e-12
-# what may differ between a checkpoint and the call that goes on from it
+LEAST_SCALE = 1e-12
+# parameters that may differ between a checkpoint and the call that goes on from it
 FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
 
 
@@ -64,8 +64,8 @@ def fit(
     budget : bytes that a process keeps of shards it has built; None: half of its memory. What is dropped is
         built again at each evaluation.
 
-    Weights have the same bits whatever client, group and budget are, and whichever workers die. After a loss
-    the evaluation is computed again by who is left.
+    Weights have the same bits for any client, group and budget, and after the loss of workers. The workers
+    that are left compute the evaluation again.
 
     Raises ValueError or TypeError for parameters that do not fit; ShardError naming the shard; RuntimeError
     that lists workers unlike this process; ClusterLost where the cluster cannot go on.
@@ -93,12 +93,12 @@ def fit(
         result = train(shards, engine, settings, w0, monitor, keeper.state, problem)
         kept = monitor.finish(result)
     if client is None:
-        KEPT.clear()
+        CACHE.clear()
     warn_of_end(kept, shards.extremes, settings, settings.max_iterations is None, features.n_labels)
     kept = kept._replace(state=None)  # the checkpoint has it; `partial_fit` goes on from the weights
     ready = TrainingSet(shards.encoder, None, shards.constraints, None, features, shards.n_dropped)
     crf._keep(ready, kept, monitor.columns(), settings.algorithm, shards.n_sequences)
-    keeper.finish(result)  # last: the model is there even if the disk is full
+    keeper.finish(result)  # last, so that a full disk does not lose the model
     return crf
 
 
@@ -162,8 +162,8 @@ def train(shards, engine, settings, w0, callback, state, problem):
                 return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later))
             with np.errstate(over="ignore"):
                 d = objective.curvature(w) ** POWER
-            if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_STRETCH):
-                d = np.ones(len(d))  # sample weights of 1e100: the first step would move nothing
+            if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_SCALE):
+                d = np.ones(len(d))  # with sample weights of 1e100 the first step would not move
             return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
         rest = {name: value for name, value in rules.items() if name != "c1"}
         return (yield LBFGS(objective, w, state=later, **rest))
@@ -197,7 +197,7 @@ class _OneByOne(Learner):
 
 
 class Alone(_OneByOne):
-    """Each shard finds weights for itself by dual coordinate ascent; the result is their mean.
+    """Dual coordinate ascent on each shard by itself; the result is the mean of their weights.
 
     The mean of a weight is over the shards that have it. There is one iteration, of ALONE_EPOCHS epochs.
     Zeros are returned where the mean is no better than they are: with a penalty of 1e-12 or 1e200, or values
@@ -226,20 +226,20 @@ class Alone(_OneByOne):
 
 
 def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
-    """(weights, ones, length) of a shard that trains for itself. A task.
+    """(weights, ones, length) of a shard that trains by itself. A task.
 
-    weights : `Part` of F, as the shard finds them.
-    ones : `Part` of F, 1 where it has found a weight.
+    weights : `SparseVector` of F, as the shard finds them.
+    ones : `SparseVector` of F, 1 where it has found a weight.
     length : its tokens, times the weights of their sequences.
     """
     check_here(wanted)
     corpus, features, place, constraints = read_shard(*shard)
     found, count = np.zeros((2, len(place)))
-    share = c2 / n_shards  # of the penalty, as it has a share of the text
+    share = c2 / n_shards  # of the penalty: the shard is one of n_shards
     if corpus.n_tokens and 0.0 < share < math.inf and sdca_memory(corpus, features) <= memory_limit:
         rules = None, constraints, None, seed, share, 1e-4, ALONE_EPOCHS
         found, count[:] = _completed(run(DualAscent(corpus, features, *rules))).w, 1.0
-    sums = (Part(x, place, n_features) for x in (found, count))
+    sums = (SparseVector(x, place, n_features) for x in (found, count))
     return *sums, float(corpus.weights @ corpus.lengths)
 
 
@@ -301,11 +301,11 @@ class Mixing(_OneByOne):
 def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
     """(move, mean, loss, errors) of an epoch of a shard. A task.
 
-    move : `Part` of F, how far the weights moved.
-    mean : `Part` of F, the mean of the weights that were passed, less w.
+    move : `SparseVector` of F, how far the weights moved.
+    mean : `SparseVector` of F, the mean of the weights that were passed, less w.
     """
     check_here(wanted)
-    read = KEPT.get((shard, "corpus"), lambda: _sized(read_shard(*shard)), budget)
+    read = CACHE.get((shard, "corpus"), lambda: _sized(read_shard(*shard)), budget)
     corpus, features, place, constraints = read
     moves, loss, errors = np.zeros((2, len(place))), 0.0, 0.0
     if corpus.n_tokens:
@@ -316,7 +316,7 @@ def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
         if result.status.startswith("non-finite"):  # it has kept the weights of before
             loss = math.nan
         errors = result.history[-1].violation * len(corpus.visited) if result.history else 0.0
-    return *(Part(x, place, n_features) for x in moves), loss, errors
+    return *(SparseVector(x, place, n_features) for x in moves), loss, errors
 
 
 def _sized(read):
@@ -357,7 +357,7 @@ class Checkpoint:
                     f"checkpoint: expected a file in a folder that exists, there is no {folder}"
                 )
             with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{name}."):
-                pass  # what cannot be written shows before the training, not after it
+                pass  # a file that cannot be written is an error before training, not after it
             if os.path.exists(path):
                 self._go_on()
 
@@ -377,7 +377,8 @@ class Checkpoint:
 
     def __call__(self, step, w, state):
         self.steps.append(step)
-        if step.iteration % self.every == 0 and (now := state()):  # while shards train alone there is none
+        # there is no state while shards train by themselves
+        if step.iteration % self.every == 0 and (now := state()):
             self.write(now)
         more = (state,) if getattr(self.callback, "wants_state", False) else ()
         return self.callback is not None and self.callback(step, w, *more)

@@ -2,9 +2,9 @@
 
     value(w) = sum over shards of -log p + c2 |w|^2,    the same for the gradient
 
-A task has the paths and hashes of some neighbouring shards. The worker that gets it reads them, unless it has
-done so before: what is built of a shard is kept, least recently used out first. Nothing else is remembered,
-so that any worker can do any task.
+A task has the paths and hashes of some neighbouring shards. A worker reads them and builds their objectives.
+It keeps these in a cache, from which the least recently used one is dropped first. There is no other state,
+so any worker can do any task.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import Part, check_here, memory_share, versions
+from crfbook.distributed.engine import SparseVector, check_here, memory_share, versions
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
 
 
 class Subset(NamedTuple):
-    """Which of the F weights are at work; the others are 0. It travels with the weights."""
+    """The free ones of the F weights; the others are 0. It is sent with the weights."""
 
     bits: np.ndarray  # uint8: np.packbits of a bool (F,)
     n_features: int  # F
     digest: str
 
 
-class Kept:
-    """What this process has built of shards: {key: (thing, lock, bytes)}, within a number of bytes."""
+class Cache:
+    """Objects that this process has built from shards: {key: (thing, lock, bytes)}, of a limited size."""
 
     def __init__(self):
         self.things, self.building, self.lock = OrderedDict(), {}, threading.Lock()
@@ -66,13 +66,13 @@ class Kept:
             self.building.clear()
 
 
-KEPT = Kept()
+CACHE = Cache()
 
 
 class _Built(NamedTuple):
-    objective: Objective | None  # None: the shard has no token, or no weight is at work in it
-    place: np.ndarray  # int64: where its weights stand among those at work
-    lock: threading.Lock  # its work arrays are one evaluation's at a time
+    objective: Objective | None  # None: the shard has no token, or none of its weights is free
+    place: np.ndarray  # int64: where its weights stand among the free ones
+    lock: threading.Lock  # one evaluation at a time uses its work arrays
 
 
 def _build(shard, subset, n_threads):
@@ -90,7 +90,7 @@ def _build(shard, subset, n_threads):
 
 
 def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
-    """(value, `Part` of F) of a shard, without penalty.
+    """(value, `SparseVector` of F) of a shard, without penalty.
 
     payload : (w (F,), `Subset` or None).
     shard : what `read_shard` takes.
@@ -101,17 +101,17 @@ def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
     check_here(wanted)
     w, subset = payload
     key = shard, subset and subset.digest, n_threads
-    built = KEPT.get(key, lambda: _build(shard, subset, n_threads), budget)
+    built = CACHE.get(key, lambda: _build(shard, subset, n_threads), budget)
     place = built.place
     if built.objective is None:
-        return 0.0, Part(np.zeros(len(place)), place, n_features)
+        return 0.0, SparseVector(np.zeros(len(place)), place, n_features)
     with built.lock:
         own = w[place]
         try:
             value, part = built.objective(own) if what == "counts" else (0.0, built.objective.curvature(own))
         except ValueError as error:
             raise ShardError(f"shard {os.path.basename(shard[0])}: {error}") from None
-    return value, Part(part, place, n_features)
+    return value, SparseVector(part, place, n_features)
 
 
 class ShardedObjective:
@@ -157,7 +157,7 @@ class ShardedObjective:
         return self._total(check_weights(w, self.n_features), "variances")[1] + 2.0 * self.c2
 
     def smaller(self, keep):
-        """The objective of the weights where keep (F,) is true, the others being 0: only these travel."""
+        """The objective of the weights where keep (F,) is true; the others are 0 and are not sent."""
         import hashlib
 
         bits = np.packbits(keep)

@@ -1,7 +1,7 @@
-"""Texts in pieces: files of columns and of Parquet, columns in memory, pairs (X, y), frames of pandas.
+"""Reads texts in pieces: files of columns and of Parquet, columns in memory, pairs (X, y), frames of pandas.
 
-A piece is (X, y, sample weights or None), as `CRF.fit` takes them. Memory is that of one piece, or of the row
-groups of a Parquet file. The bytes of a file that are read are those that were hashed.
+A piece is (X, y, sample weights or None), as `CRF.fit` takes them. One piece is in memory at a time, or the
+row groups of a Parquet file. A file that changes between hashing and reading is refused.
 """
 
 import hashlib
@@ -111,7 +111,7 @@ def lengths_of(X):
     """Tokens of each sequence."""
     if hasattr(X, "seq_ptr"):
         return np.diff(X.seq_ptr).tolist()
-    # what is no sequence counts as a token: the encoder says what is wrong with it
+    # what is no sequence counts as one token: the encoder raises the error
     return [x.shape[0] if getattr(x, "shape", ()) else len(x) if hasattr(x, "__len__") else 1 for x in X]
 
 
@@ -193,7 +193,7 @@ def same_file(path):
 
 
 class _Blocks(io.FileIO):
-    """A file of which a block is refused that has another hash than at the opening."""
+    """A file whose blocks must have the hashes that they had when it was opened."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -233,7 +233,7 @@ def digest_of(value):
 
 
 class _Plain(pickle.Pickler):
-    """Writes what objects say, not what they share or cache."""
+    """Pickles the content of objects, not what they share or cache."""
 
     def reducer_override(self, value):
         if isinstance(value, TokenColumns):

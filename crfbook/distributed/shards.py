@@ -1,13 +1,13 @@
-"""Shards: a training text as files, each with the features of its own tokens and no others.
+"""Shards: files of a training text, each with the features of its own tokens alone.
 
     folder/manifest.json     what was written: settings, and each shard's file, hash and sizes
     folder/alphabet.crfbook  encoder, feature set (F weights) and constraints of the whole
     folder/shard-00000.crfbook ...
 
 A shard numbers its own attributes from 0. `place` (F',) says where its weights stand among the F of the
-whole, and rises. All files have the format of models (models/saving.py): arrays without pickle, a checksum
-over every byte, and they appear complete or not at all. What is read is checked as a model is, and held
-against the alphabet: a weight of a shard stands for the same attribute and labels there.
+whole, and rises. All files have the format of models (models/saving.py): arrays without pickle, and a
+checksum of every byte. They appear complete or not at all. A file that is read is checked as a model is, and
+compared with the alphabet: a weight of a shard must belong to the same attribute and labels there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def settings_of(crf):
 
 
 def check_crf(crf):
-    """TypeError for what has no parameters of a CRF."""
+    """TypeError for an object without the parameters of a CRF."""
     if not hasattr(crf, "tag_dictionary"):
         raise TypeError(f"crf: expected a CRF, got {shown(crf)}")
 
@@ -74,8 +74,10 @@ class Shard(NamedTuple):
 class Shards:
     """The shards of a folder, as `write_shards` left them. Opening reads the manifest alone.
 
-    folder : str. Attributes: shards, a list of `Shard`; settings, {parameter: value} of the CRF that they
-    were written for; encoder, features, constraints: of the whole text, read when first used.
+    folder : its path.
+
+    Attributes: shards, a list of `Shard`; settings, {parameter: value} of the CRF that they were written for;
+    encoder, features, constraints: of the whole text, read when first used.
 
     Raises ShardError where the folder holds no finished shards, or those of a later version.
     """
@@ -179,7 +181,7 @@ class LargestValues(NamedTuple):
 
 
 def write_manifest(folder, settings, alphabet, n_dropped, shards, extremes):
-    """The last file of `write_shards`: what has one is complete."""
+    """Write the last file of `write_shards`: a folder that has it is complete."""
     rows = [(os.path.basename(shard.path), *shard[1:]) for shard in shards]
     about = {"schema": SCHEMA, "settings": settings, "alphabet": alphabet, "n_dropped": n_dropped}
     about = json.loads(json.dumps(about | {"extremes": extremes, "shards": rows}))
@@ -363,7 +365,7 @@ def is_intact(kind, path, digest):
 
 @contextlib.contextmanager
 def _refusing(path, kind):
-    """What does not fit in a file becomes one sentence that names the file."""
+    """Context manager: an error in the content of a file becomes one sentence that names the file."""
     name = f"{kind} {os.path.basename(path)}"
     try:
         yield

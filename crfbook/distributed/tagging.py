@@ -1,4 +1,4 @@
-"""Tagging files: each is read, tagged and written in pieces, here or by the workers of a cluster."""
+"""Tags files: each is read, tagged and written in pieces, here or by the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def predict_files(
 def _at_work(out):
     """Context manager: a call that begins alone in `out` removes the models of calls that were killed.
 
-    The system holds the lock on the folder, until the process ends. Without locks nothing is removed.
+    It locks the folder until the process ends. On a file system without locks nothing is removed.
     """
     folder = None
     with contextlib.suppress(ImportError, OSError):
@@ -123,7 +123,7 @@ def _at_work(out):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _sweep(out, MODELS, ("model",))
-        fcntl.flock(folder, fcntl.LOCK_SH)  # beside others; while one is at work, none sweeps
+        fcntl.flock(folder, fcntl.LOCK_SH)  # shared: while a call holds it, no other one removes files
     try:
         yield
     finally:
@@ -132,7 +132,7 @@ def _at_work(out):
 
 
 def _sweep(out, pattern, names):
-    """Remove what was left of these names: `pattern` finds them in the names of files."""
+    """Remove files left by killed calls: those of whose names `pattern` finds one of `names`."""
     for left in os.listdir(out):
         found = pattern.fullmatch(left)
         if found and found[1] in names:

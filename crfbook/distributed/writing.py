@@ -1,4 +1,4 @@
-"""From texts to shards. Each text is read once, and gets an alphabet of its own; then alphabets are merged.
+"""From texts to shards. Each text is read once, into parts with alphabets of their own, which are merged.
 
     1. encode     a text -> parts with alphabets of their own      (task; parts are files)
     2. merge      alphabets -> the one of the whole                 (here; exact, see encoding/merging.py)
@@ -6,8 +6,8 @@
     4. choose     weights of the whole, as `CRF.fit` would          (here)
     5. cut        a part -> a shard with its own weights            (task)
 
-Every step leaves files that say what they were made of. A second call with the same texts and settings goes
-on where the first one was stopped.
+Every step writes files that name their sources. A second call with the same texts and settings goes on where
+the first one was stopped.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _finish(folder, found, engine, limits, settings, say):
 def _alone_in(folder):
     """Context manager: no other call writes there meanwhile. ShardError where one does.
 
-    The system holds the lock until the process ends. Where files have no locks, no call is kept out.
+    It locks the folder until the process ends. On a file system without locks other calls are not noticed.
     """
     try:
         import fcntl
@@ -262,7 +262,7 @@ def _texts(texts):
 
 
 def _in_hand(text):
-    """A text whose parts can be read twice: iterators, as `CRF.fit` takes them, become lists."""
+    """A text that can be read twice: iterators, which `CRF.fit` accepts, become lists."""
     if not isinstance(text, tuple) or hasattr(text, "_fields"):
         return text
     return tuple(list(part) if isinstance(part, Iterator) else part for part in text)
@@ -289,7 +289,7 @@ def encode(text, place, read, name, finished):
     rows = _done(place, source, finished)
     if rows is not None:
         return rows
-    # a task of a call that failed may still be at work, on another text: it must not meet these files
+    # a task of a failed call may still run, on another text: its files must have other names
     rows, own = [], f"{place}-{source[:12]}"
     try:
         for X, y, weights in pieces(text, read["n_tokens"], read["columns"], read["label"], file):
@@ -322,7 +322,8 @@ def _encode_piece(X, y, weights, path, source, template):
         return _save_part(path, source, None, empty_corpus())
     encoder = Encoder(template)
     corpus = require_labels(encoder.fit_transform(X, y))
-    if weights is not None and not np.any(weights):  # the whole must have one above 0, a part need not
+    # the whole text must have a weight above 0, a part need not
+    if weights is not None and not np.any(weights):
         corpus = corpus._replace(seq_weight=np.zeros(corpus.n_sequences))
     else:
         corpus = weighted(corpus, weights)
@@ -383,7 +384,7 @@ def renumber(path, name, source, bare, digest, drop, counted):
 
 
 def _obedient(corpus, limits, labels, drop):
-    """`obey`, which may here leave nothing."""
+    """`obey`, but a part may end up without sequences."""
     guilty = {sequence for sequence, _, _ in violations(corpus, limits, labels)}
     if drop and len(guilty) == np.count_nonzero(corpus.lengths):
         return empty_corpus(), len(guilty)

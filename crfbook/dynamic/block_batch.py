@@ -147,8 +147,13 @@ def linked_work(sizes, ends, n, wide, link_ptrs):
 def rows_of(k, n, blocks, array):
     """The first n rows of chain k, (n, L_k).
 
-    Arguments: k, n, blocks (`LinkedChains`, see the top); array (cells,): of work, chain after chain, each of
-    as many rows as the largest batch. Cost: 1, a view. Source: chapter 13.
+    Arguments:
+        k : chain
+        n : number of rows
+        blocks : a `LinkedChains` (for shapes, see the top)
+        array : (cells,), of work, chain after chain, each of as many rows as the largest batch
+    Cost: 1, a view.
+    Source: chapter 13.
     """
     L, lo = blocks.size[k], blocks.first[k] * (array.size // blocks.first[-1])
     return array[lo : lo + n * L].reshape(n, L)
@@ -158,8 +163,14 @@ def rows_of(k, n, blocks, array):
 def side_of(g, side, blocks, work, array):
     """Messages or cavities of group g at its chain a (side 0) or b (side 1), (n_links[g], L).
 
-    Arguments: g, side, blocks (`LinkedChains`, see the top), work; array (cells,): work.message or
-    work.cavity. Cost: 1, a view. Source: chapter 13.
+    Arguments:
+        g : group of links
+        side : 0: chain a, 1: chain b
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+        array : (cells,), work.message or work.cavity
+    Cost: 1, a view.
+    Source: chapter 13.
     """
     L, lo, n = blocks.size[blocks.link[g, side]], work.link_at[g], work.n_links[g]
     if side == 1:
@@ -171,7 +182,10 @@ def side_of(g, side, blocks, work, array):
 def ends_of(g, side, work):
     """Rows of the links of group g at that side, (n_links[g],).
 
-    Arguments: g, side, work. Cost: 1, a view. Source: chapter 13.
+    Arguments:
+        g, side, work : a group of links; 0 or 1; a `LinkedWork`
+    Cost: 1, a view.
+    Source: chapter 13.
     """
     return work.end[side, work.link_ptr[g] : work.link_ptr[g] + work.n_links[g]]
 
@@ -180,7 +194,11 @@ def ends_of(g, side, work):
 def table_of(g, blocks, tables):
     """The shared table of group g, (L_a, L_b), or its transpose (L_b, L_a) from transposed tables, flat.
 
-    Arguments: g, blocks (`LinkedChains`, see the top); tables (n_cells,): one of its arrays. Cost: 1, a view.
+    Arguments:
+        g : group of links
+        blocks : a `LinkedChains` (for shapes, see the top)
+        tables : (n_cells,), one of its arrays
+    Cost: 1, a view.
     Source: chapter 13.
     """
     size = blocks.size[blocks.link[g, 0]] * blocks.size[blocks.link[g, 1]]
@@ -191,9 +209,16 @@ def table_of(g, blocks, tables):
 def times_table(g, side, source, log_node, blocks, work, out):
     """out[e] = source[e] @ X, from side 0 of group g, or with the transpose from side 1; mean field: log X.
 
-    Arguments: g, side; source (E, L); log_node (n, M): tables of rows; blocks (`LinkedChains`, see the top),
-    work; out: out (E, L'), L' labels of the other chain. Cost: E L L' multiply-adds. Source: docs/SPEC.md,
-    B.4.
+    Arguments:
+        g, side : a group of links; 0: its chain a, 1: its chain b
+        source : (E, L)
+        log_node : (n, M), tables of rows
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        out : (E, L'), L' labels of the other chain
+    Cost: E L L' multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     La, Lb, row = blocks.size[blocks.link[g, 0]], blocks.size[blocks.link[g, 1]], blocks.link[g, 3]
     if row < 0:
@@ -214,11 +239,20 @@ def times_table(g, side, source, log_node, blocks, work, out):
 
 @kernel
 def open_blocks(step_ptr, links, log_node, blocks, kind, work):
-    """The scores of a batch chain by chain, uniform messages (mean field: none); returns how many scores
-    are -inf.
+    """Set the scores of a batch, chain by chain, and uniform messages (mean field: none).
 
-    Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); log_node (n, M); blocks
-    (`LinkedChains`, see the top); kind; out: work. Cost: n M. Source: docs/SPEC.md, B.4.
+    Returns how many scores are -inf.
+
+    Arguments:
+        step_ptr : (T+1,)
+        links : (link_ptr (G+1,), end (2, E))
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        kind : BELIEFS or MEAN_FIELD
+    Out:
+        work : a `LinkedWork`
+    Cost: n M.
+    Source: docs/SPEC.md, B.4.
     """
     n, B, T = step_ptr[-1], step_ptr[1], step_ptr.size - 1
     work.count[0], work.count[1], work.count[2] = n, B, T
@@ -258,8 +292,13 @@ def open_blocks(step_ptr, links, log_node, blocks, kind, work):
 def close_row(u, beside, log_pair):
     """Close labels y of a token that no open label x of its neighbour allows; returns how many.
 
-    Arguments: out: u (L,), -inf: closed; beside (L,), scores of the neighbour; log_pair (L, L) [x, y]. Cost:
-    L^2 at most. Source: arc consistency; Dechter and Mateescu (2003).
+    Arguments:
+    Out:
+        u : (L,), -inf: closed
+        beside : (L,), scores of the neighbour
+        log_pair : (L, L) [x, y]
+    Cost: L^2 at most.
+    Source: arc consistency; Dechter and Mateescu (2003).
     """
     n_closed = 0
     for y in range(u.size):
@@ -278,8 +317,13 @@ def close_row(u, beside, log_pair):
 def close_along(step, log_pair, u):
     """Close labels that no open label before them, or after them, allows; returns how many.
 
-    Arguments: step (T+1,); log_pair (L, L) [previous, next]; out: u (n, L), -inf: closed. Cost: n L^2 at
-    most. Source: as in `close_row`.
+    Arguments:
+        step : (T+1,)
+        log_pair : (L, L) [previous, next]
+    Out:
+        u : (n, L), -inf: closed
+    Cost: n L^2 at most.
+    Source: as in `close_row`.
     """
     n_closed = 0
     for t in range(1, step.size - 1):
@@ -295,8 +339,15 @@ def close_along(step, log_pair, u):
 def close_links(g, side, log_node, blocks, work):
     """Close labels at one side of group g that no open label at the other allows; returns how many.
 
-    Arguments: g, side, log_node (n, M), blocks (`LinkedChains`, see the top); out: work.u. Cost: E L_a L_b at
-    most. Source: as in `close_row`.
+    Arguments:
+        g : group of links
+        side : 0: chain a, 1: chain b
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.u
+    Cost: E L_a L_b at most.
+    Source: as in `close_row`.
     """
     a, b, row = blocks.link[g, 0], blocks.link[g, 1], blocks.link[g, 3]
     n, n_closed, La, Lb = work.count[0], 0, blocks.size[a], blocks.size[b]
@@ -312,11 +363,17 @@ def close_links(g, side, log_node, blocks, work):
 
 @kernel
 def close_dead(log_node, blocks, work):
-    """Close every label that no labelling of its neighbours allows, until nothing changes; sequences with a
-    token of no label are done.
+    """Close every label that no labelling of its neighbours allows, until nothing changes.
 
-    What is closed so has no belief at a fixed point of belief propagation, and only that.
-    Arguments: log_node (n, M), blocks (`LinkedChains`, see the top); out: work.u, work.done. Cost: a few n L.
+    A sequence with a token that has no open label is done. Exactly the closed labels have belief 0 at a fixed
+    point of belief propagation.
+
+    Arguments:
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.u, work.done
+    Cost: a few n L.
     Source: Dechter and Mateescu (2003), "A simple insight into iterative belief propagation's success".
     """
     n, T = work.count[0], work.count[2]
@@ -343,10 +400,15 @@ def close_dead(log_node, blocks, work):
 
 @kernel
 def exp_scores(log_node, blocks, work):
-    """work.u and cells of rows become exp(scores); flags what spreads too far.
+    """work.u and cells of rows become exp(scores); flags sequences whose scores spread too far.
 
-    Arguments: log_node (n, M): cells of links that have their own tables, overwritten; blocks
-    (`LinkedChains`, see the top); out: work.u, work.offset, work.flags. Cost: n M exps. Source: chapter 02.
+    Arguments:
+        log_node : (n, M), cells of links that have their own tables, overwritten
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.u, work.offset, work.flags
+    Cost: n M exps.
+    Source: chapter 02.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     for k in range(blocks.size.size):
@@ -381,7 +443,12 @@ def exp_scores(log_node, blocks, work):
 def move_rows(place, array):
     """Row i of array (n, L) moves to place[i] <= i (n,); -1: it is dropped.
 
-    Arguments: place (n,); out: array (n, L). Cost: n L. Source: chapter 13.
+    Arguments:
+        place : (n,)
+    Out:
+        array : (n, L)
+    Cost: n L.
+    Source: chapter 13.
     """
     for i in range(place.size):
         if place[i] >= 0 and place[i] < i:
@@ -392,7 +459,12 @@ def move_rows(place, array):
 def compact(blocks, work):
     """Sequences that are done leave the batch.
 
-    Arguments: blocks (`LinkedChains`, see the top); out: work. Cost: n (L_1 + .. + L_m). Source: chapter 13.
+    Arguments:
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work : a `LinkedWork`
+    Cost: n (L_1 + .. + L_m).
+    Source: chapter 13.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     place, c, n_steps = np.full(n, -1), 0, 0

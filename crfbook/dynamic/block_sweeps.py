@@ -1,4 +1,4 @@
-"""Sweeps of chain blocks over a packed batch: each label chain exactly, given what the others say about it.
+"""Sweeps of chain blocks over a packed batch: exact inference in a label chain, given messages of the others.
 
 A *link* joins a label of one chain with one of another, or with another of the same. Links with one table
 X (L_a, L_b) are a group. One update of a chain k, over all sequences at once:
@@ -8,8 +8,8 @@ X (L_a, L_b) are a group. One update of a chain k, over all sequences at once:
     cavity[e] = p[row of e] / message into it along e
     message along e = cavity[e] @ X, scaled to a mean of one
 
-No digit is lost unseen. Labels that no other label allows are closed first (`close_dead`), so each label that
-is left has alpha and p above 0; one below SMALLEST_MASS flags its sequence for the log form. Tables within
+No digit is lost unseen. `close_dead` closes labels that no other label allows. So each label that is left has
+alpha and p above 0, and a number below SMALLEST_MASS flags its sequence for the log form. Tables within
 MAX_SPREAD nats then make no product that underflows, and no division by 0.
 In mean field the cavity is the belief q itself, and the message the field q[row of e] @ log X, a score.
 
@@ -22,6 +22,7 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import SMALLEST_MASS
 from crfbook.chain.forward_backward_batched import backward_batched, exp_rows, forward_rows
+from crfbook.chain.sequence import plain_marginals, plain_tables
 from crfbook.chain.vector_math import copy_row
 from crfbook.dynamic.block_batch import (
     BELIEFS,
@@ -43,9 +44,14 @@ LEAVE = 8  # sequences leave when one row in LEAVE is done
 def run_chain(k, kind, blocks, work):
     """Beliefs p of chain k given the messages into it; flags sequences that lose digits.
 
-    Arguments: k, kind, blocks (`LinkedChains`, see the top); out: work: psi (v of the chain), alpha, gain, p
-    of the chain, flags. Cost: 2 n L^2 multiply-adds. Source: Sutton, Rohanimanesh and McCallum (2004),
-    section 3.2; chapter 13.
+    Arguments:
+        k : chain
+        kind : BELIEFS or MEAN_FIELD
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work : psi (v of the chain), alpha, gain and p of the chain, flags
+    Cost: 2 n L^2 multiply-adds.
+    Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; chapter 13.
     """
     n, B, T = work.count[0], work.count[1], work.count[2]
     L, start, step = blocks.size[k], blocks.pair_start[k], work.step[: T + 1]
@@ -97,10 +103,16 @@ def run_chain(k, kind, blocks, work):
 
 @kernel
 def take_cavities(k, rule, blocks, work):
-    """What chain k says at the ends of its links without the messages that came along them; mean field: q.
+    """Cavities of chain k at the ends of its links: beliefs without the messages along them; mean field: q.
 
-    Arguments: k, rule, blocks (`LinkedChains`, see the top); out: work.cavity; mean field: work.moved,
-    work.offset. Cost: E L. Source: docs/SPEC.md, B.4.
+    Arguments:
+        k : chain
+        rule : a `SweepRule`
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.cavity; mean field: also work.moved, work.offset
+    Cost: E L.
+    Source: docs/SPEC.md, B.4.
     """
     n, L = work.count[0], blocks.size[k]
     p = rows_of(k, n, blocks, work.p)
@@ -129,9 +141,15 @@ def take_cavities(k, rule, blocks, work):
 def send_messages(k, rule, log_node, blocks, work):
     """Messages along all links of chain k, from its cavities; returns how many.
 
-    Arguments: k, rule, log_node (n, M), blocks (`LinkedChains`, see the top); out: work.message, work.moved
-    (B,): how many numbers of a sequence moved by tol or more. Cost: E L L' multiply-adds. Source:
-    docs/SPEC.md, B.4.
+    Arguments:
+        k : chain
+        rule : a `SweepRule`
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.message, work.moved : (B,), how many numbers of a sequence moved by tol or more
+    Cost: E L L' multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     n_sent = 0
     for g in range(blocks.link.shape[0]):
@@ -161,11 +179,16 @@ def send_messages(k, rule, log_node, blocks, work):
 
 @kernel
 def settle(sweep, blocks, work):
-    """A sequence is done when no message of it moved in the last update of each chain; returns how many rows
-    are done.
+    """Mark sequences as done where no message moved in the last update of each chain; returns how many rows
+    are.
 
-    Arguments: sweep, its number; blocks (`LinkedChains`, see the top); out: work.quiet, work.done,
-    work.sweeps. Cost: B. Source: docs/SPEC.md, B.4.
+    Arguments:
+        sweep : number of the sweep
+        blocks : a `LinkedChains` (for shapes, see the top)
+    Out:
+        work.quiet, work.done, work.sweeps
+    Cost: B.
+    Source: docs/SPEC.md, B.4.
     """
     n_done = 0
     for r in range(work.count[1]):
@@ -183,9 +206,17 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
     The sum of the chains' log Z and, over links, of log (cavity X cavity). Mean field: the sum of the chains'
     log Z less their fields and, over links, of q log X q.
 
-    Arguments: kind, log_node (n, M), blocks (`LinkedChains`, see the top), work; out: log_z
-    (B of the batch,), work.link_z (E,): of each link, work.flags. Cost: E L_a L_b multiply-adds. Source:
-    docs/SPEC.md, B.5.
+    Arguments:
+        kind : BELIEFS or MEAN_FIELD
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        log_z : (B of the batch,)
+        work.link_z : (E,), of each link
+        work.flags
+    Cost: E L_a L_b multiply-adds.
+    Source: docs/SPEC.md, B.5.
     """
     n, B, m = work.count[0], work.count[1], blocks.size.size
     value = np.zeros(B)
@@ -217,7 +248,13 @@ def leaving_log_z(kind, log_node, blocks, work, log_z):
 def add_pairs(one, two, total):
     """total += one^T two, cell after cell.
 
-    Arguments: one (c, L), two (c, L'); out: total (>= L L',). Cost: c L L' multiply-adds. Source: chapter 13.
+    Arguments:
+        one : (c, L)
+        two : (c, L')
+    Out:
+        total : (>= L L',)
+    Cost: c L L' multiply-adds.
+    Source: chapter 13.
     """
     pair = np.dot(one.T, two).reshape(-1)
     for j in range(pair.size):
@@ -228,8 +265,17 @@ def add_pairs(one, two, total):
 def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
     """Beliefs of the sequences that are done, and the sums of those of pairs, still without their potentials.
 
-    Arguments: kind, weight (B of the batch,), log_node (n, M), blocks (`LinkedChains`, see the top), work;
-    out: p_node (n, M), sums: added to. Cost: n L^2 + E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments:
+        kind : BELIEFS or MEAN_FIELD
+        weight : (B of the batch,)
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        p_node : (n, M)
+        sums : a `LinkedSums`, added to
+    Cost: n L^2 + E L_a L_b multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     n, T = work.count[0], work.count[2]
     for k in range(blocks.size.size):
@@ -260,8 +306,18 @@ def leaving_sums(kind, weight, log_node, blocks, work, p_node, sums):
 def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
     """The same for the links of group g; those that have their own tables, with them, to p_node.
 
-    Arguments: g, kind, weight (B of the batch,), log_node (n, M), blocks (`LinkedChains`, see the top), work;
-    out: p_node (n, M), sums. Cost: E L_a L_b multiply-adds. Source: docs/SPEC.md, B.4.
+    Arguments:
+        g : group of links
+        kind : BELIEFS or MEAN_FIELD
+        weight : (B of the batch,)
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        work : a `LinkedWork`
+    Out:
+        p_node : (n, M)
+        sums : a `LinkedSums`
+    Cost: E L_a L_b multiply-adds.
+    Source: docs/SPEC.md, B.4.
     """
     La, Lb, row, c = blocks.size[blocks.link[g, 0]], blocks.size[blocks.link[g, 1]], blocks.link[g, 3], 0
     left, right = side_of(g, 0, blocks, work, work.cavity), side_of(g, 1, blocks, work, work.cavity)
@@ -290,11 +346,23 @@ def link_sums(g, kind, weight, log_node, blocks, work, p_node, sums):
 
 @kernel
 def leave(converged, weight, log_node, blocks, rule, log_z, p_node, sums, stats, work):
-    """What the sequences that are done have found; then they leave.
+    """Write the results of the sequences that are done, and remove them from the batch.
 
-    Arguments: converged (0 or 1), weight (B,), log_node (n, M), blocks (`LinkedChains`, see the top), rule;
-    out: log_z (B,), p_node (n, M), sums, stats (4,), work. Cost: see `leaving_log_z`, `leaving_sums`,
-    `compact`. Source: chapter 13.
+    Arguments:
+        converged : 0 or 1
+        weight : (B,)
+        log_node : (n, M)
+        blocks : a `LinkedChains` (for shapes, see the top)
+        rule : a `SweepRule`
+    Out:
+        log_z : (B,)
+        p_node : (n, M)
+        sums : a `LinkedSums`
+        stats : (4,)
+    Work:
+        work : a `LinkedWork`
+    Cost: see `leaving_log_z`, `leaving_sums`, `compact`.
+    Source: chapter 13.
     """
     leaving_log_z(rule.kind, log_node, blocks, work, log_z)
     leaving_sums(rule.kind, weight, log_node, blocks, work, p_node, sums)
@@ -312,10 +380,22 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
 
     Chain after chain, until no message into or out of a sequence moves by rule.tol; at rule.max_sweeps each
     chain once more, with the messages as they are.
-    Arguments: step_ptr (T+1,); links: (link_ptr (G+1,), end (2, E)); weight (B,); log_node (n, M),
-    overwritten; blocks (`LinkedChains`, see the top), rule; out: log_z (B,): NaN where the log form is
-    needed, -inf where all labels of a token are forbidden; p_node (n, M) = weight * beliefs; sums, stats
-    (4,): added to; work. Cost: a sweep is 2 n L^2 a chain and 2 E L_a L_b a group, in matrix products.
+
+    Arguments:
+        step_ptr : (T+1,)
+        links : (link_ptr (G+1,), end (2, E))
+        weight : (B,)
+        log_node : (n, M), overwritten
+        blocks : a `LinkedChains` (for shapes, see the top)
+        rule : a `SweepRule`
+    Out:
+        log_z : (B,), NaN where the log form is needed, -inf where all labels of a token are forbidden
+        p_node : (n, M) = weight * beliefs
+        sums : a `LinkedSums`
+        stats : (4,), added to
+    Work:
+        work : a `LinkedWork`
+    Cost: a sweep is 2 n L^2 a chain and 2 E L_a L_b a group, in matrix products.
     Source: docs/SPEC.md, B.4, B.5; chapter 13.
     """
     m = blocks.size.size
@@ -351,3 +431,35 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
     for r in range(log_z.size):
         n_flagged += np.isnan(log_z[r])
     return n_flagged
+
+
+def block_sweeps_plain(chains, links, n_sweeps, mean_field=False):
+    """Beliefs [(T, L_k), ...] of the label chains of one sequence: the readable sister of `sweep_blocks`.
+
+    chains : [(log_node (T, L_k), log_pair (L_k, L_k) [previous, next]), ...].
+    links : [(a, b, end int64 (2, E), log_table (L_a, L_b)), ...]: labels of chain a at tokens end[0], and of
+        chain b at tokens end[1].
+    n_sweeps : updates of each chain.
+    mean_field : the fields of structured mean field in place of messages.
+    Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; Saul and Jordan (1996).
+    """
+    into = [[np.zeros((end.shape[1], n)) for n in table.shape] for _, _, end, table in links]  # in logarithms
+    beliefs = [None] * len(chains)
+    for _ in range(n_sweeps):
+        for k, (log_node, log_pair) in enumerate(chains):
+            mine = [(g, side) for g, link in enumerate(links) for side in (0, 1) if link[side] == k]
+            u = log_node.copy()
+            for g, side in mine:
+                np.add.at(u, links[g][2][side], into[g][side])
+            scores = np.concatenate([u.ravel(), *[log_pair.ravel()] * len(u)])
+            p = beliefs[k] = plain_tables(plain_marginals(scores, u.shape[1])[1], u.shape[1])[0]
+            said = [p[links[g][2][side]] for g, side in mine]
+            if not mean_field:  # without what came along the same link
+                said = [p / np.exp(into[g][side]) for p, (g, side) in zip(said, mine, strict=True)]
+            for cavity, (g, side) in zip(said, mine, strict=True):
+                table = links[g][3].T if side else links[g][3]
+                into[g][1 - side] = cavity @ table
+                if not mean_field:
+                    message = cavity @ np.exp(table)
+                    into[g][1 - side] = np.log(message / message.sum(axis=1, keepdims=True))
+    return beliefs

@@ -1,9 +1,9 @@
 """Belief propagation and mean field in which each label chain is one block, summed exactly.
 
-`ChainBlocks` is for single labels, transitions of chains, and links: pairs of labels of two chains at any
-distance, or of pairs of tokens that are given (skip-chain). Each chain is run by forward-backward, given what
-the others say about its labels, until that no longer changes (block_sweeps.py). A model without loops is
-exact. A sequence whose numbers do not fit into scaled tables is done again in logarithms, here.
+`ChainBlocks` takes single labels, transitions of chains, and links: pairs of labels of two chains at any
+distance, or of given pairs of tokens (skip-chain). Forward-backward computes each chain, given the messages
+of the others about its labels, until these no longer change (block_sweeps.py). A model without loops is
+exact. A sequence whose numbers exceed scaled tables is computed again in logarithms, here.
 
 Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2, with chains as the trees of TRP; structured
 mean field: Saul and Jordan (1996), "Exploiting tractable substructures in intractable networks".
@@ -174,7 +174,7 @@ class ChainBlocks(JunctionTrees):
         for size, lo, at in zip(self.layout.sizes, first, blocks.pair_start, strict=False):
             u = work.u[lo * n_steps : (lo + size) * n_steps].reshape(n_steps, size)
             pair = blocks.log_pair[at : at + size * size] if at >= 0 else np.zeros(size * size)
-            chains.append(LogChain(u, pair.reshape(1, size, size)))
+            chains.append(LogBlock(u, pair.reshape(1, size, size)))
         for g, (a, b, at, row) in enumerate(blocks.link):
             ends, shape = end[:, ptr[g] : ptr[g + 1]], (self.layout.sizes[a], self.layout.sizes[b])
             size = shape[0] * shape[1]
@@ -199,7 +199,7 @@ class ChainBlocks(JunctionTrees):
         return log_z, not converged, n_sweeps, n_messages
 
 
-class LogChain:
+class LogBlock:
     """A chain of a sequence of T tokens: scores u (T, L), transitions log_pair (1, L, L)."""
 
     def __init__(self, u, log_pair):

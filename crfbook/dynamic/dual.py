@@ -1,16 +1,17 @@
 """The best joint labelling of two label chains by dual decomposition, with a certificate.
 
-Three kinds of parts know their best labels cheaply: chain 1, chain 2, and each rung, the two labels of a
-token. Numbers g_k[t, y] are given to the rungs and taken from the chains, so labellings keep their scores:
+The model has three kinds of parts whose best labels are cheap to find: chain 1, chain 2, and each rung, the
+two labels of a token. Numbers g_k[t, y] are added to rungs and subtracted from chains. So labellings keep
+their scores:
 
     score(y) = sum_k C_k(y_k) + sum_t R_t(y_1[t], y_2[t]),         c_k[t, y] = u_k[t, y] - g_k[t, y]
     C_k(y) = sum_t c_k[t, y[t]] + pair_k[y[t-1], y[t]],       R_t(a, b) = beside[a, b] + g_1[t, a] + g_2[t, b]
     D(g) = sum_k max C_k + sum_t max R_t >= score(y)   for each y: every part has its own best labels
 
 Each update changes g of one token and one chain so that D falls or stays, and leaves max R_t = 0. If a
-labelling has the score D, it is the best one: the certificate. D may stay above all scores for ever, where
-parts disagree in a circle. Then joint labels of a token whose own bound is below the best score so far are
-dropped (pruning), and elimination of what is left is exact.
+labelling has the score D, it is the best one: the certificate. Where parts disagree in a cycle, D may stay
+above all scores. Then joint labels of a token whose own bound is below the best score so far are dropped
+(pruning), and elimination over the others is exact.
 
 Hard rules: c and g of a label that a part forbids are -inf, both of them, so every part forbids it.
 `one` and `two` are `DualChain`s, with their shapes; T tokens of a sequence.
@@ -63,7 +64,13 @@ def dual_chains(chains, longest):
 def best_of(v, table, out):
     """out[y] = max_yp v[yp] + table[yp, y]: a step of a chain, or what a rung has for each label.
 
-    Arguments: v (n,), table (n, m); out: out (m,). Cost: n m, four rows at a time. Source: docs/SPEC.md, B.3.
+    Arguments:
+        v : (n,)
+        table : (n, m)
+    Out:
+        out : (m,)
+    Cost: n m, four rows at a time.
+    Source: docs/SPEC.md, B.3.
     """
     n, m = table.shape
     out[:] = -np.inf
@@ -90,8 +97,15 @@ def best_of(v, table, out):
 def beyond(reach, node, table, buf, out):
     """out[y] = max_yp reach[yp] + node[yp] + table[yp, y]: A or B of the next token.
 
-    Arguments: reach, node (L,), table (L, L); out: out (L,); work: buf (L,). Cost: L^2 maxima. Source:
-    docs/SPEC.md, B.3.
+    Arguments:
+        reach, node : (L,)
+        table : (L, L)
+    Out:
+        out : (L,)
+    Work:
+        buf : (L,)
+    Cost: L^2 maxima.
+    Source: docs/SPEC.md, B.3.
     """
     for y in range(buf.size):
         buf[y] = reach[y] + node[y]
@@ -100,7 +114,8 @@ def beyond(reach, node, table, buf, out):
 
 @kernel
 def average(t, own, other):
-    """Make a chain and the rung of token t agree about the chain's label; then max R_t = 0.
+    """Average the max-marginals of a chain and of the rung of token t over the chain's label; then max R_t =
+    0.
 
     M[y] = A[t, y] + c[t, y] + B[t, y],   R[y] = g[t, y] + max_yo g_other[t, yo] + beside[yo, y]
     d[y] = (R[y] - M[y] + max_y' (R[y'] + M[y'])) / 2,   c[t, y] += d[y],   g[t, y] -= d[y]
@@ -108,7 +123,12 @@ def average(t, own, other):
     The bound never rises. Before, chain and rung had max M + max R of it. After it the chain has
     M + d = (R + M + max (R + M)) / 2 and the rung R - d, whose maximum is 0: they have max (R + M) of it.
     A label that one of the two forbids is forbidden for both, by -inf in c and g.
-    Arguments: t; own, other (`DualChain`, see the top). Cost: L_1 L_2 maxima. Source: Kolmogorov (2006).
+
+    Arguments:
+        t : token
+        own, other : two `DualChain`s (for shapes, see the top)
+    Cost: L_1 L_2 maxima.
+    Source: Kolmogorov (2006).
     """
     R, M, A, B, c, g = own.R, own.M, own.A[t], own.B[t], own.c[t], own.g[t]
     best_of(other.g[t], own.beside, R)
@@ -131,8 +151,16 @@ def ahead(T, node, pair_t, buf, out):
 
     out[T-1, y] = 0,   out[t, y] = max_yn pair[y, yn] + node[t+1, yn] + out[t+1, yn]
 
-    Arguments: T; node (longest, L), pair_t (L, L) [next, previous]; out: out (longest, L); work: buf (L,).
-    Cost: T L^2 maxima. Source: docs/SPEC.md, B.3.
+    Arguments:
+        T : tokens of the sequence
+        node : (longest, L)
+        pair_t : (L, L) [next, previous]
+    Out:
+        out : (longest, L)
+    Work:
+        buf : (L,)
+    Cost: T L^2 maxima.
+    Source: docs/SPEC.md, B.3.
     """
     out[T - 1] = 0.0
     for t in range(T - 1, 0, -1):
@@ -147,8 +175,12 @@ def sweep(T, one, two):
 
     Forwards at t, A[t] is made of the newest c on the left, and B[t] of c on the right, which has not changed
     since B came: so M is a max-marginal of the chain as it is, as `average` needs. Backwards likewise.
-    Arguments: T; one, two (`DualChain`, see the top). Cost: T (2 L_1^2 + 2 L_2^2 + 4 L_1 L_2) maxima. Source:
-    Kolmogorov (2006), sequential averaging.
+
+    Arguments:
+        T : tokens of the sequence
+        one, two : two `DualChain`s (for shapes, see the top)
+    Cost: T (2 L_1^2 + 2 L_2^2 + 4 L_1 L_2) maxima.
+    Source: Kolmogorov (2006), sequential averaging.
     """
     for t in range(T):
         for own in (one, two):
@@ -173,8 +205,15 @@ def sweep(T, one, two):
 def follow(T, node, B, pair, path):
     """path[t] = argmax_y pair[path[t-1], y] + node[t, y] + B[t, y]: the best labels of a chain.
 
-    Arguments: T; node, B (longest, L), B of `ahead`; pair (L, L) [previous, next]; out: path int32
-    (longest,). Cost: T L. Source: docs/SPEC.md, B.3.
+    Arguments:
+        T : tokens of the sequence
+        node, B : (longest, L)
+        B : of `ahead`
+        pair : (L, L) [previous, next]
+    Out:
+        path : int32 (longest,)
+    Cost: T L.
+    Source: docs/SPEC.md, B.3.
     """
     for t in range(T):
         best, y = -np.inf, 0
@@ -191,8 +230,12 @@ def follow(T, node, B, pair, path):
 def follow_given(T, own, other_path):
     """own.given: the best labels of a chain where those of the other one are known.
 
-    Arguments: T; own (`DualChain`, see the top); other_path int32 (longest,). Cost: T L^2 maxima. Source:
-    docs/SPEC.md, B.3.
+    Arguments:
+        T : tokens of the sequence
+        own : a `DualChain` (for shapes, see the top)
+        other_path : int32 (longest,)
+    Cost: T L^2 maxima.
+    Source: docs/SPEC.md, B.3.
     """
     for t in range(T):
         own.node[t] = own.u[t] + own.beside[other_path[t]]
@@ -204,8 +247,12 @@ def follow_given(T, own, other_path):
 def path_score(T, one, two, y_1, y_2):
     """The score of a labelling, from u: no g in it, so nothing that sweeps have rounded.
 
-    Arguments: T; one, two (`DualChain`, see the top); y_1, y_2 int32 (longest,). Cost: 5 T. Source:
-    docs/SPEC.md, B.1.
+    Arguments:
+        T : tokens of the sequence
+        one, two : two `DualChain`s (for shapes, see the top)
+        y_1, y_2 : int32 (longest,)
+    Cost: 5 T.
+    Source: docs/SPEC.md, B.1.
     """
     score = 0.0
     for t in range(T):
@@ -219,7 +266,10 @@ def path_score(T, one, two, y_1, y_2):
 def is_best(score, bound):
     """Is a labelling with this score the best one, or is there none at all?
 
-    Arguments: score, bound, numbers. Cost: 1. Source: Sontag, Globerson and Jaakkola (2011).
+    Arguments:
+        score, bound : of the labelling, on all labellings
+    Cost: 1.
+    Source: Sontag, Globerson and Jaakkola (2011).
     """
     return bound == -np.inf or bound - score <= TOLERANCE * max(1.0, abs(bound))
 
@@ -230,8 +280,15 @@ def improve(T, one, two, score, bound, path):
 
     Both chains as they are; chain 1 as it is and the best of chain 2 given it; the other way round.
 
-    Arguments: T; one, two (`DualChain`, see the top); score so far; bound; out: path int32 (T, 2). Cost: T
-    (L_1 + L_2), or T (L_1^2 + L_2^2) where the chains disagree. Source: chapter 12.
+    Arguments:
+        T : tokens of the sequence
+        one, two : two `DualChain`s (for shapes, see the top)
+        score : so far
+        bound : on all labellings of the sequence
+    Out:
+        path : int32 (T, 2)
+    Cost: T (L_1 + L_2), or T (L_1^2 + L_2^2) where the chains disagree.
+    Source: chapter 12.
     """
     for own in (one, two):
         follow(T, own.c, own.B, own.pair, own.path)
@@ -257,9 +314,15 @@ def cells_left(T, one, two, least, cell, start):
     No labelling through (a, b) at t has more than D with chain 1 held at a, chain 2 at b and rung t at both:
     M_1[t, a] + M_2[t, b] + R_t(a, b), the M of `average`; other rungs have 0. What is -inf goes, too.
 
-    Arguments: T; one, two (`DualChain`, see the top) after a `sweep`; least, a score; out: cell int32
-    (T L_1 L_2,): a L_2 + b, token after token; start int64 (T+1,): where those of each begin. Cost: T
-    (L_1^2 + L_2^2 + L_1 L_2) maxima. Source: chapter 12.
+    Arguments:
+        T : tokens of the sequence
+        one, two : two `DualChain`s (for shapes, see the top), after a `sweep`
+        least : a score
+    Out:
+        cell : int32 (T L_1 L_2,), a L_2 + b, token after token
+        start : int64 (T+1,), where those of each begin
+    Cost: T (L_1^2 + L_2^2 + L_1 L_2) maxima.
+    Source: chapter 12.
     """
     n, L_2 = 0, two.R.size
     for t in range(T):
@@ -286,9 +349,17 @@ def step_left(before, here, delta, new, one, two, X):
 
     X[a', b] = max_b' delta[a', b'] + pair_2[b', b],   new[a, b] = max_a' X[a', b] + pair_1[a', a]
 
-    Arguments: before int32 (n',), here int32 (n,): cells of two neighbouring tokens; delta (n',); out: new
-    (n,); one, two (`DualChain`, see the top); work: X (L_1, L_2). Cost: n' L_2 + n L_1, at most that of
-    elimination. Source: docs/SPEC.md, B.3.
+    Arguments:
+        before : int32 (n',)
+        here : int32 (n,), cells of two neighbouring tokens
+        delta : (n',)
+    Out:
+        new : (n,)
+        one, two : two `DualChain`s (for shapes, see the top)
+    Work:
+        X : (L_1, L_2)
+    Cost: n' L_2 + n L_1, at most that of elimination.
+    Source: docs/SPEC.md, B.3.
     """
     L_1, L_2 = X.shape
     X[:] = -np.inf
@@ -312,8 +383,14 @@ def finish(T, one, two, score, bound, path):
     Exact: a labelling with a better score has only joint labels that `cells_left` keeps. The bound is given
     what rounding could take from it, in proportion to the numbers that it is a sum of.
 
-    Arguments: T; one, two (`DualChain`, see the top) after a `sweep`; score of path; bound; path int32
-    (T, 2), overwritten by a better one. Cost: that of `step_left`, T times. Source: chapter 12.
+    Arguments:
+        T : tokens of the sequence
+        one, two : two `DualChain`s (for shapes, see the top), after a `sweep`
+        score : of path
+        bound : on all labellings of the sequence
+        path : int32 (T, 2), overwritten by a better one
+    Cost: that of `step_left`, T times.
+    Source: chapter 12.
     """
     L_2, size = two.R.size, 1.0
     for own in (one, two):
@@ -349,11 +426,20 @@ def finish(T, one, two, score, bound, path):
 def dual_sequences(log_node, seq_ptr, one, two, max_sweeps, prune, path, score, bound, sweeps, pruned):
     """The best labelling of each sequence and a bound on all its labellings.
 
-    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; seq_ptr (S+1,); one,
-    two (`DualChain`, see the top); max_sweeps >= 1; prune, 0: stop there without a certificate; out: path
-    int32 (n, 2), left alone where no labelling was found; score (S,), -inf then; bound (S,) >= score, -inf
-    where every labelling is forbidden; sweeps int64 (S,), pairs of them; pruned bool (S,). Cost: `sweep`,
-    then `finish`. Source: chapter 12.
+    Arguments:
+        log_node : (n, M), scores of rows, limits included, sequence by sequence
+        seq_ptr : (S+1,)
+        one, two : two `DualChain`s (for shapes, see the top)
+        max_sweeps : >= 1
+        prune : 0: stop there without a certificate
+    Out:
+        path : int32 (n, 2), left alone where no labelling was found
+        score : (S,), -inf then
+        bound : (S,) >= score, -inf where every labelling is forbidden
+        sweeps : int64 (S,), pairs of them
+        pruned : bool (S,)
+    Cost: `sweep`, then `finish`.
+    Source: chapter 12.
     """
     for s in range(seq_ptr.size - 1):
         first, T = seq_ptr[s], seq_ptr[s + 1] - seq_ptr[s]

@@ -7,13 +7,13 @@ of a chain is a matrix product over one axis:
     X_m = alpha[t-1],   X_{k-1}[.., y_k, ..] = sum_{yp_k} S_k X_k[.., yp_k, ..] psi_k[yp_k, y_k],   k = m .. 1
     alpha[t] = X_0 o psi_1[t, y_1] o .. o psi_m[t, y_m] o beside
 
-so a step costs K (L_1 + .. + L_m) products, where one over joint labels costs K^2. S_k are potentials of a
-label that is still there and of ones that have come (skew edges): elementwise, at no product.
+So a step costs K (L_1 + .. + L_m) products, and one over joint labels K^2. S_k are potentials of an old label
+of chain k and of new labels (skew edges). They are multiplied elementwise, and cost no such product.
 Packed batches ("step-major") as in chain/forward_backward_batched.py. n rows of B sequences; a step of b rows
 lies as (L_1, .., L_{m-1}, b, L_m), C order, flat: each product is then one matrix product, or one for each
 value of the axes before. `chains` is a `ChainTables` and `work` a `ChainWork`, with their shapes below.
 
-`Elimination` is the form of these kernels. Where they would lose digits, junction trees compute a sequence.
+`Elimination` is the form of these kernels. Junction trees compute the sequences for which they lose digits.
 """
 
 from __future__ import annotations
@@ -163,9 +163,16 @@ def exp_blocks(log_node, step_ptr, chains, log_z, flags):
     A row has a block of scores for each chain, then one for each pair of labels whose weights depend on the
     text (not read at first tokens, where it is one of a transition). Beyond MAX_SPREAD nats between the
     largest and the smallest product of a step, digits may be lost unseen: flagged.
-    Arguments: log_node (n, M), overwritten; step_ptr (T+1,) of a packed batch; chains
-    (`ChainTables`, see the top); out: log_z (B,), added to; flags uint8 (B,): 1 where the log form is needed.
-    Cost: n M exps. Source: chapter 12.
+
+    Arguments:
+        log_node : (n, M), overwritten
+        step_ptr : (T+1,) of a packed batch
+        chains : a `ChainTables` (for shapes, see the top)
+    Out:
+        log_z : (B,), added to
+        flags : uint8 (B,), 1 where the log form is needed
+    Cost: n M exps.
+    Source: chapter 12.
     """
     for t in range(step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
@@ -191,8 +198,13 @@ def exp_blocks(log_node, step_ptr, chains, log_z, flags):
 def transitions_of(k, i, psi, chains):
     """Transitions (L_k, L_k) [previous, next] of chain k into row i: shared by all tokens, or that row's own.
 
-    Arguments: k, i, chains, psi (n, M) of `exp_blocks`; or scores (n, M) and chains of viterbi.py. Cost: 1, a
-    view. Source: chapter 12.
+    Arguments:
+        k : chain
+        i : row
+        psi : (n, M), of `exp_blocks`; or scores
+        chains : a `ChainTables` (for shapes, see the top); with scores one of viterbi.py
+    Cost: 1, a view.
+    Source: chapter 12.
     """
     L, start = chains.size[k], chains.pair_start[k]
     if chains.pair_row[k] >= 0:
@@ -206,9 +218,16 @@ def eliminate(k, source, table, chains, n_rows, out):
     """out[.., y, ..] = sum_yp source[.., yp, ..] table[yp, y] over the axis of chain k; on the way back the
     table is given transposed. Returns the number of products.
 
-    Arguments: k; source (>= K n_rows,); table (L_k, L_k); chains (`ChainTables`, see the top); n_rows of the
-    step; out: out (>= K n_rows,). Cost: K n_rows L_k multiply-adds. Source: Sutton, Rohanimanesh and McCallum
-    (2004), section 3.2; docs/SPEC.md, B.3.
+    Arguments:
+        k : chain
+        source : (>= K n_rows,)
+        table : (L_k, L_k)
+        chains : a `ChainTables` (for shapes, see the top)
+        n_rows : of the step
+    Out:
+        out : (>= K n_rows,)
+    Cost: K n_rows L_k multiply-adds.
+    Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; docs/SPEC.md, B.3.
     """
     L, before = chains.size[k], chains.before[k]
     if k == chains.size.size - 1:
@@ -226,8 +245,15 @@ def eliminate(k, source, table, chains, n_rows, out):
 def copy_step(source, n_before, n_rows, chains, out):
     """The first rows of a step of n_before rows, as those of a step of n_rows: as many as both have.
 
-    Arguments: source (>= K n_before,), n_before, n_rows, chains (`ChainTables`, see the top); out: out
-    (>= K n_rows,). Cost: K n_rows. Source: chapter 12.
+    Arguments:
+        source : (>= K n_before,)
+        n_before : rows of the step before
+        n_rows : rows of the step
+        chains : a `ChainTables` (for shapes, see the top)
+    Out:
+        out : (>= K n_rows,)
+    Cost: K n_rows.
+    Source: chapter 12.
     """
     P, L = chains.before[-1], chains.size[-1]
     cells = source[: P * n_before * L].reshape(P, n_before * L)
@@ -241,8 +267,14 @@ def copy_step(source, n_before, n_rows, chains, out):
 def times_cells(table, n_rows, chains, state):
     """state[cell, row] *= table[cell] for all rows.
 
-    Arguments: table (K,), n_rows, chains (`ChainTables`, see the top); out: state (>= K n_rows,), in the
-    layout of a step. Cost: K n_rows. Source: chapter 12.
+    Arguments:
+        table : (K,)
+        n_rows : rows of the step
+        chains : a `ChainTables` (for shapes, see the top)
+    Out:
+        state : (>= K n_rows,), in the layout of a step
+    Cost: K n_rows.
+    Source: chapter 12.
     """
     P, L = chains.before[-1], chains.size[-1]
     cells, factor = state[: P * n_rows * L].reshape(P, n_rows, L), table.reshape(P, L)
@@ -256,9 +288,17 @@ def times_cells(table, n_rows, chains, state):
 def times_nodes(lo, factor, psi, chains, state, total, flags):
     """state[cell, row] *= factor[row] psi_1[row, y_1] .. psi_m[row, y_m] beside[cell]; sums and lost digits.
 
-    Arguments: lo, first row of the step; factor (b,); psi (n, M); chains (`ChainTables`, see the top); out:
-    state (>= K b,), total (b,): its sum over all cells; flags (B,): 1 where a cell has less than
-    SMALLEST_MASS. Cost: 3 K b. Source: docs/SPEC.md, B.3.
+    Arguments:
+        lo : first row of the step
+        factor : (b,)
+        psi : (n, M)
+        chains : a `ChainTables` (for shapes, see the top)
+    Out:
+        state : (>= K b,)
+        total : (b,), its sum over all cells
+        flags : (B,), 1 where a cell has less than SMALLEST_MASS
+    Cost: 3 K b.
+    Source: docs/SPEC.md, B.3.
     """
     last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row
     L, P, first = chains.size[last], chains.before[last], chains.first[last]
@@ -279,7 +319,7 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
                 lost += (v > 0.0) & (v < SMALLEST_MASS)
             if lost:
                 flags[b] = 1
-    # a product with ones: sums of a loop would wait for each other
+    # a product with ones: the additions of a loop would depend on each other
     part = np.dot(state[: P * n_rows * L].reshape(P * n_rows, L), np.ones(L))
     total[:] = 0.0
     for p in range(P):
@@ -289,14 +329,22 @@ def times_nodes(lo, factor, psi, chains, state, total, flags):
 
 @kernel
 def chains_forward(step_ptr, chains, log_node, log_z, flags, work):
-    """alpha of all steps, one step late normalised, and log Z; returns how many sequences are flagged.
+    """alpha of all steps, normalised one step late, and log Z; returns how many sequences are flagged.
 
     alpha[t] = X_0 o nodes gain[t-1], gain[t] = 1 / sum alpha[t]; see the top of the file.
 
-    Arguments: step_ptr (T+1,); chains (`ChainTables`, see the top); log_node (n, M), becomes psi; out: log_z
-    (B,), flags uint8 (B,), work.alpha (K n,), work.between (m-1, K n): where the elimination of chain k
-    starts; work.gain (n,). Cost: K (L_1 + .. + L_m) multiply-adds a row, counted in work.n_products. Source:
-    docs/SPEC.md, B.3; chapter 12.
+    Arguments:
+        step_ptr : (T+1,)
+        chains : a `ChainTables` (for shapes, see the top)
+        log_node : (n, M), becomes psi
+    Out:
+        log_z : (B,)
+        flags : uint8 (B,)
+        work.alpha : (K n,)
+        work.between : (m-1, K n), where the elimination of chain k starts
+        work.gain : (n,)
+    Cost: K (L_1 + .. + L_m) multiply-adds a row, counted in work.n_products.
+    Source: docs/SPEC.md, B.3; chapter 12.
     """
     m, K = chains.size.size, chains.before[-1] * chains.size[-1]
     log_z[:], flags[:] = 0.0, 0
@@ -339,9 +387,17 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
     """q = alpha o g, in place of alpha, summed into the marginals of each chain; g becomes v = g o nodes o
     factor.
 
-    Arguments: lo, first row of the step; factor (b,): the gain before; psi (n, M); chains
-    (`ChainTables`, see the top); out: alpha, g (>= K b,), overwritten; p_node (n, M) of these rows;
-    sums.beside (K,), added to. Cost: 5 K b. Source: docs/SPEC.md, B.3.
+    Arguments:
+        lo : first row of the step
+        factor : (b,), the gain before
+        psi : (n, M)
+        chains : a `ChainTables` (for shapes, see the top)
+    Out:
+        alpha, g : (>= K b,), overwritten
+        p_node : (n, M) of these rows
+        sums.beside : (K,), added to
+    Cost: 5 K b.
+    Source: docs/SPEC.md, B.3.
     """
     last, n_rows, own = chains.size.size - 1, factor.size, chains.beside_row
     L, P, first = chains.size[last], chains.before[last], chains.first[last]
@@ -355,7 +411,7 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
             for k in range(last):
                 f *= psi[lo + b, chains.column[k, p]]
             for y in range(L):
-                # An unreachable state can have any beta, even an infinite one; nothing may use it.
+                # The beta of an unreachable state can be any number, even inf. It is not used.
                 x = v[p, b, y] if q[p, b, y] > 0.0 else 0.0
                 share = q[p, b, y] * x
                 q[p, b, y] = share
@@ -378,8 +434,16 @@ def node_counts(lo, factor, psi, alpha, chains, p_node, g, sums):
 def open_ends(following, weight, gain, chains, g, out):
     """g of the rows that have a next token, and weight gain for those that end here.
 
-    Arguments: following, number of the first; weight (B,); gain (b,); chains (`ChainTables`, see the top); g
-    (>= K following,); out: out (>= K b,). Cost: K b. Source: docs/SPEC.md, B.3.
+    Arguments:
+        following : number of rows that have a next token
+        weight : (B,)
+        gain : (b,)
+        chains : a `ChainTables` (for shapes, see the top)
+        g : (>= K following,)
+    Out:
+        out : (>= K b,)
+    Cost: K b.
+    Source: docs/SPEC.md, B.3.
     """
     P, L, n_rows = chains.before[-1], chains.size[-1], gain.size
     copy_step(g, following, n_rows, chains, out)
@@ -394,9 +458,19 @@ def pair_counts(k, lo, before, v, psi, chains, n_rows, p_node, sums, buf):
     """Expected transitions of chain k into a step: sum before[.., yp, ..] v[.., y, ..], not yet times psi_k;
     in rows that have transitions of their own, with them, to p_node.
 
-    Arguments: k, lo, before, v (>= K n_rows,), psi (n, M), chains (`ChainTables`, see the top), n_rows; out:
-    p_node (n, M) or sums.pair, added to; work: buf (>= L_k^2,). Cost: K n_rows L_k multiply-adds. Source:
-    docs/SPEC.md, B.3.
+    Arguments:
+        k : chain
+        lo : first row of the step
+        before, v : (>= K n_rows,)
+        psi : (n, M)
+        chains : a `ChainTables` (for shapes, see the top)
+        n_rows : rows of the step
+    Out:
+        p_node : (n, M) or sums.pair, added to
+    Work:
+        buf : (>= L_k^2,)
+    Cost: K n_rows L_k multiply-adds.
+    Source: docs/SPEC.md, B.3.
     """
     L, m = chains.size[k], chains.size.size
     pair, start = buf[: L * L].reshape(L, L), chains.pair_start[k]
@@ -421,9 +495,16 @@ def pair_counts(k, lo, before, v, psi, chains, n_rows, p_node, sums, buf):
 def skew_counts(k, before, v, chains, n_rows, sums):
     """Expected pairs of an old label of chain k and new ones; v *= the potentials S_k.
 
-    Arguments: k; before (>= K n_rows,): with S_k in it; v (>= K n_rows,), overwritten; chains
-    (`ChainTables`, see the top); n_rows; out: sums.skew (m, K), row k added to. Cost: 3 K n_rows. Source:
-    chapter 12.
+    Arguments:
+        k : chain
+        before : (>= K n_rows,), with S_k in it
+        v : (>= K n_rows,), overwritten
+        chains : a `ChainTables` (for shapes, see the top)
+        n_rows : rows of the step
+    Out:
+        sums.skew : (m, K), row k added to
+    Cost: 3 K n_rows.
+    Source: chapter 12.
     """
     P, L = chains.before[-1], chains.size[-1]
     table, out = chains.skew[k].reshape(P, L), sums.skew[k].reshape(P, L)
@@ -442,11 +523,18 @@ def chains_backward(step_ptr, weight, chains, psi, p_node, sums, work):
     g[T-1] = weight gain,  v = g o nodes gain[t-1],  then for k = 1 .. m: counts of chain k from `between` and
     v, v <- v over psi_k transposed;  g[t-1] = v.
 
-    Arguments: step_ptr (T+1,); weight (B,); chains (`ChainTables`, see the top); psi (n, M) of
-    `chains_forward`; out: p_node (n, M) = weight * marginals, of all blocks; sums (`ChainSums`): added to,
-    those of pairs still without their potential; work: the arrays of `chains_forward`, and work.wide
-    (2, K B), work.pair. Cost: 2 K (L_1 + .. + L_m) multiply-adds a row. Source: docs/SPEC.md, B.3; chapter
-    12.
+    Arguments:
+        step_ptr : (T+1,)
+        weight : (B,)
+        chains : a `ChainTables` (for shapes, see the top)
+        psi : (n, M) of `chains_forward`
+    Out:
+        p_node : (n, M) = weight * marginals, of all blocks
+        sums : a `ChainSums`, added to, those of pairs still without their potential
+    Work:
+        work : the arrays of `chains_forward`, and work.wide (2, K B), work.pair
+    Cost: 2 K (L_1 + .. + L_m) multiply-adds a row.
+    Source: docs/SPEC.md, B.3; chapter 12.
     """
     m, K = chains.size.size, chains.before[-1] * chains.size[-1]
     now, following = 0, 0
@@ -549,7 +637,7 @@ class Elimination(JunctionTrees):
 
 
 def erase(step_ptr, chains, flagged, psi, work):
-    """Sequences that need the log form are emptied, so that they add nothing anywhere."""
+    """Set the rows of sequences that need the log form to 0, so that they add nothing."""
     last, n_cells = chains.size[-1], len(chains.beside)
     for lo, hi in zip(step_ptr[:-1].tolist(), step_ptr[1:].tolist(), strict=True):
         here = flagged[flagged < hi - lo]

@@ -1,8 +1,8 @@
 """Factor graphs as flat arrays: variables, factors of two to four of them, and the tables that factors share.
 
-A *slot* is one end of one factor; a message goes from the factor to the variable of a slot. Scores of single
-variables are no factors but rows `log_phi` (V, W), -inf behind a variable's labels. Tables stand one after
-the other in `log_tables` (cells,), row-major; `split_tables` and `join_tables` translate.
+A *slot* is one end of one factor. A message goes from the factor to the variable of a slot. Scores of single
+variables are not factors: they are rows `log_phi` (V, W), -inf behind a variable's labels. Tables stand one
+after the other in `log_tables` (cells,), row-major; `split_tables` and `join_tables` translate.
 
 A graph may consist of many *components*, one a sentence: variables and factors of each stand together, and
 each converges by itself. Source: docs/SPEC.md, B.1 and B.4.
@@ -67,7 +67,8 @@ def factor_graph(
 ) -> Graph:
     """The `Graph` of explicit factors, one component.
 
-    n_labels : labels of each variable. scopes : the two to four variables of each factor.
+    n_labels : labels of each variable.
+    scopes : the two to four variables of each factor.
     table_of : the table of each factor, numbered from 0; None: each has its own.
     Several factors of the same variables, variables without a factor, and no factor at all are fine.
     Raises ValueError naming the first factor that cannot be.
@@ -187,8 +188,9 @@ def links_of_batches(packing, links):
 def layout_graph(layout, tokens, n_sentences, links=None) -> SentenceGraph:
     """The `SentenceGraph` of sentences, one component each.
 
-    tokens : (row, sentence, position) of each, as `by_sentence` has them. links : {number of a table: int64
-    (2, E), rows}; such a table joins the tokens of these rows in place of neighbours.
+    tokens : (row, sentence, position) of each, as `by_sentence` gives them.
+    links : {number of a table: int64 (2, E), rows}. Such a table joins the tokens of these rows in place of
+        neighbours.
     """
     row, component, position = tokens
     m, links, token_of = len(layout.sizes), links or {}, np.argsort(row)
@@ -267,7 +269,7 @@ def join_tables(graph, tables):
 
 
 def split_tables(graph, cells):
-    """What `join_tables` joins."""
+    """The tables of `join_tables` again, from cells (cells,)."""
     parts = np.split(cells, graph.cell_ptr[1:-1]) if len(graph.table_arity) else []
     shapes = zip(parts, graph.table_shape, graph.table_arity, strict=True)
     return [part.reshape(shape[:n]) for part, shape, n in shapes]

@@ -27,7 +27,7 @@ from crfbook.dynamic.layout import TemplateLayout, known_sets, log_tables, row_b
 from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
 from crfbook.dynamic.objective import batch_rows, linked_tables, make_form, plain
 from crfbook.dynamic.viterbi import best_and_second, chains_viterbi, max_chains
-from crfbook.training.threads import run_pieces
+from crfbook.training.threads import run_tasks
 
 
 class DynamicModel(NamedTuple):
@@ -48,7 +48,7 @@ class DualBest(NamedTuple):
     score: np.ndarray  # (S,): -inf there
     bound: np.ndarray  # (S,): no labelling of the sequence has more
     sweeps: np.ndarray  # int64 (S,): pairs of sweeps, forwards and backwards
-    pruned: np.ndarray  # bool (S,): was there no certificate, so that pruning and elimination had to finish?
+    pruned: np.ndarray  # bool (S,): True: no certificate was met, pruning and elimination finished
 
 
 class Ready(NamedTuple):
@@ -57,20 +57,22 @@ class Ready(NamedTuple):
     corpus: object
     scores: object  # of `ready_model`
     tables: list
-    pieces: list  # of `stretches`
+    cuts: list  # of `stretches`
 
-    def run(self, piece, n_threads):
-        """[piece(i, sequences, tokens, seq_ptr, rows), ...]: of each piece its sequences and tokens (slices),
-        where its sequences begin, and the scores of its rows (n, M).
+    def run(self, call, n_threads):
+        """[call(i, sequences, tokens, seq_ptr, rows), ...] of all stretches.
+
+        i is the number of a stretch, sequences and tokens are slices. seq_ptr says where sequences begin in
+        rows (n, M), their scores.
         """
 
         def task(i):
-            sequences, tokens = self.pieces[i]
+            sequences, tokens = self.cuts[i]
             seq_ptr = self.corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
             rows = stretch_scores(self.corpus, self.scores, sequences, tokens)
-            return piece(i, sequences, tokens, seq_ptr, rows)
+            return call(i, sequences, tokens, seq_ptr, rows)
 
-        return run_pieces(task, len(self.pieces), n_threads)
+        return run_tasks(task, len(self.cuts), n_threads)
 
 
 def ready_rows(corpus, model, known=None):
@@ -96,7 +98,7 @@ def decode(corpus, model, known=None, n_threads=1):
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
     chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
 
-    def piece(i, sequences, tokens, seq_ptr, rows):
+    def stretch(i, sequences, tokens, seq_ptr, rows):
         labels, best = path[tokens], score[sequences]
         if chains is None:
             for i, (lo, hi) in enumerate(zip(seq_ptr[:-1], seq_ptr[1:], strict=True)):
@@ -109,7 +111,7 @@ def decode(corpus, model, known=None, n_threads=1):
         chains_viterbi(rows, tables, seq_ptr, found, best, delta, buf)
         labels[:, axes] = found
 
-    ready.run(piece, n_threads)
+    ready.run(stretch, n_threads)
     check_paths(score, np.arange(len(score)), True)
     return path, score
 
@@ -128,7 +130,7 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
     damping = model.options.damping if schedule == "sync" else 0.0
     options = model.options._replace(schedule=schedule, damping=damping)
 
-    def piece(i, sequences, tokens, seq_ptr, log_node):
+    def stretch(i, sequences, tokens, seq_ptr, log_node):
         place = np.arange(len(log_node)), corpus.sequence[tokens] - sequences.start, corpus.position[tokens]
         inside = {
             number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)].T - tokens.start
@@ -139,7 +141,7 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
         path[tokens] = found.labels.reshape(-1, path.shape[1])
         score[sequences], converged[sequences] = found.score, found.converged
 
-    ready.run(piece, n_threads)
+    ready.run(stretch, n_threads)
     return path, score, converged
 
 
@@ -159,12 +161,12 @@ def decode_dual(corpus, model, known=None, n_threads=1, max_sweeps=2, prune=True
     found = np.full((corpus.n_tokens, 2), -1, np.int32)
     about = np.zeros(S), np.zeros(S), np.zeros(S, np.int64), np.zeros(S, bool)
 
-    def piece(i, sequences, tokens, seq_ptr, rows):
+    def stretch(i, sequences, tokens, seq_ptr, rows):
         one, two = dual_chains(chains, int(np.diff(seq_ptr).max(initial=1)))
         out = found[tokens], *(numbers[sequences] for numbers in about)
         dual_sequences(rows, seq_ptr, one, two, max_sweeps, int(prune), *out)
 
-    ready.run(piece, n_threads)
+    ready.run(stretch, n_threads)
     best = DualBest(np.empty_like(found), *about)
     best.labels[:, axes] = found
     check_paths(best.bound, np.arange(S), True)
@@ -210,7 +212,7 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
     p = np.empty((corpus.n_tokens, width)) if width else None
     log_z = np.zeros(corpus.n_sequences)
 
-    def piece(i, sequences, tokens, seq_ptr, rows):
+    def stretch(i, sequences, tokens, seq_ptr, rows):
         part = slice_sequences(ready.corpus, sequences.start, sequences.stop)
         packing = pack(part, batch_rows(layout, model.engine), n_shards=1)
         problem = Problem(model.features, None, None, packing, None)
@@ -227,7 +229,7 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
                 p[tokens.start + token] = batch.p_node[:, :width]
         return form.stats.sum(axis=0)
 
-    done = ready.run(piece, n_threads)
+    done = ready.run(stretch, n_threads)
     if stats is not None:
         stats += sum(done)
     if known is None:
@@ -249,7 +251,7 @@ def kbest(corpus, model, k, n_threads=1):
     chains = max_chains(model.layout, ready.tables) if model.engine == "elimination" else None
     out = [None] * corpus.n_sequences
 
-    def piece(i, sequences, tokens, seq_ptr, log_node):
+    def stretch(i, sequences, tokens, seq_ptr, log_node):
         for s, lo, hi in zip(range(sequences.start, sequences.stop), seq_ptr, seq_ptr[1:], strict=False):
             rows = log_node[lo:hi]
             if len(rows) == 0:
@@ -259,7 +261,7 @@ def kbest(corpus, model, k, n_threads=1):
             else:
                 out[s] = _ranked(*_parts_by_prefixes(rows, *chains), k)
 
-    ready.run(piece, n_threads)
+    ready.run(stretch, n_threads)
     return out
 
 

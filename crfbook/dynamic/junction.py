@@ -41,8 +41,9 @@ class Plan(NamedTuple):
     of the separator from its parent stand last, in the order of the parent. So a table is a matrix [others,
     separator], and a cell of the separator is a column. The last clique is the root; its separator is empty
     and has one cell.
-    What maps the cells of a clique to those of a smaller table, a factor's or a child's separator, is a few
-    axes: a number of cells, and the step in the smaller table, 0 for what it does not have.
+    A few axes map the cells of a clique to those of a smaller table, a factor's or a child's separator. An
+    axis is a number of cells, and the step in the smaller table: 0 for a variable that this table does not
+    have.
     """
 
     card: np.ndarray  # (V,): labels of each variable
@@ -161,11 +162,17 @@ def junction_log_z(plan, log_tables, p_tables, tables_buf, message_buf):
     s are the labels of the separator from the parent, r the others. A conditional probability below exp(-708)
     becomes 0.
 
-    Arguments: plan, a Plan; log_tables (cells of all factors,); out: p_tables (cells of all factors,), zeros
-    if all is forbidden; work: tables_buf (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: one exp
-    and some ten additions or multiplications for each cell of a clique, and two additions for each of its
-    factors and children; a logarithm for each cell of a separator. Source: Lauritzen and Spiegelhalter
-    (1988); docs/SPEC.md, B.3.
+    Arguments:
+        plan : a `Plan`
+        log_tables : (cells of all factors,)
+    Out:
+        p_tables : (cells of all factors,), zeros if all is forbidden
+    Work:
+        tables_buf : (plan.cells,)
+        message_buf : (2, plan.message_ptr[-1])
+    Cost: one exp and some ten additions or multiplications for each cell of a clique, and two additions for
+    each of its factors and children; a logarithm for each cell of a separator.
+    Source: Lauritzen and Spiegelhalter (1988); docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message, total = message_buf[0], message_buf[1]
@@ -202,10 +209,16 @@ def junction_max(plan, log_tables, path, tables_buf, message_buf):
     Of assignments that tie at a clique, the one that comes first in the order of its table wins: with the
     smaller label of the smaller variable. Over several cliques that is no fixed order of assignments.
 
-    Arguments: plan, a Plan; log_tables (cells of all factors,); out: path int32 (V,); work: tables_buf
-    (plan.cells,), message_buf (2, plan.message_ptr[-1]). Cost: two comparisons for each cell of a clique, and
-    an addition for each of its factors and children. Source: Koller and Friedman (2009), section 13.3;
-    docs/SPEC.md, B.3.
+    Arguments:
+        plan : a `Plan`
+        log_tables : (cells of all factors,)
+    Out:
+        path : int32 (V,)
+    Work:
+        tables_buf : (plan.cells,)
+        message_buf : (2, plan.message_ptr[-1])
+    Cost: two comparisons for each cell of a clique, and an addition for each of its factors and children.
+    Source: Koller and Friedman (2009), section 13.3; docs/SPEC.md, B.3.
     """
     n_factors, n_cliques = plan.home.size, plan.parent.size
     message = message_buf[0]
@@ -242,7 +255,7 @@ def unroll(at: At, n_steps: int) -> tuple[list[tuple[int, ...]], list[tuple[int,
 
     at : cliques as [(dt, number of the chain), ...]. Chain j of m has at token t the variable t * m + j.
     Clique by clique, and in each from left to right: the tables of a clique follow each other. Instances that
-    stick out do not exist.
+    reach beyond the sequence do not exist.
     """
     n_chains = 1 + max(j for clique in at for _, j in clique)
     scopes, where = [], []
@@ -304,7 +317,8 @@ def _tree(cliques: dict[int, set[int]]) -> tuple[list[int], dict[int, int], dict
 
     What remains of a clique when its variable goes lies in that of the next of its variables to go, which is
     its parent. A clique that is no more than what remained of a child is that child. Such a tree has the
-    largest separators of all spanning trees (Jensen and Jensen, 1994). Unconnected parts hang at the root.
+    largest separators of all spanning trees (Jensen and Jensen, 1994). The root is the parent of unconnected
+    parts.
     """
     position = {v: i for i, v in enumerate(cliques)}
     after = {v: min(clique - {v}, key=position.__getitem__, default=-1) for v, clique in cliques.items()}

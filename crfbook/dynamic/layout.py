@@ -81,9 +81,11 @@ class TemplateLayout(NamedTuple):
 def lay_out_template(cliques, chains, labels, constraints=None) -> TemplateLayout:
     """The `TemplateLayout` of a template.
 
-    chains : names. labels : {chain: its labels}. constraints : {chain: Constraints, (chain, other): bool
-    (labels of the first, labels of the other)}. Raises ValueError as `check_template` does, and for a clique
-    of more than MOST_CELLS cells, or more than MOST_IN_ALL of all.
+    chains : their names.
+    labels : {chain: its labels}.
+    constraints : {chain: Constraints, (chain, other): bool (labels of the first, labels of the other)}.
+    Raises ValueError as `check_template` does, and for a clique of more than MOST_CELLS cells, or for cliques
+    of more than MOST_IN_ALL cells together.
     """
     cliques = check_template(cliques, chains)
     number = {chain: i for i, chain in enumerate(chains)}
@@ -158,8 +160,9 @@ def check_pair(names, limits, labels):
 
 
 def axis_order(cliques, number, sizes):
-    """Chains as axes of elimination, small ones first, so that a label is there until the new ones that it
-    has a potential with have come; () where cliques need more than elimination has, or its table is too wide.
+    """Chains as axes of elimination, small ones first; () where elimination cannot take the cliques.
+
+    An old label is eliminated after the new labels that it has a potential with have been added.
     """
     if np.prod(sizes, dtype=np.float64) > MOST_CELLS or reads_links(cliques):
         return ()
@@ -227,7 +230,8 @@ def _occurrences(layout, corpus, labels, n_attrs):
 def dynamic_features(layout, corpus: Corpus, labels, n_attrs, min_freq=0) -> FeatureSet:
     """The weights of a template on training data, as a FeatureSet of n_cells "labels".
 
-    labels int32 (N, m), -1: unknown. min_freq : rarer weights of (attribute, cell) do not exist.
+    labels : int32 (N, m), -1: unknown.
+    min_freq : weights of (attribute, cell) that are rarer do not exist.
     """
     keys = [np.zeros(0, np.int64)]
     for table, found, counts in _occurrences(layout, corpus, labels, n_attrs):

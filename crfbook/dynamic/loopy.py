@@ -29,6 +29,7 @@ from crfbook.dynamic.sum_product import (
     message_beliefs,
     message_counts,
     message_sweep,
+    plain_message,
 )
 
 SCHEDULES = ("sync", "random", "residual", "sweep", "tree")
@@ -46,12 +47,21 @@ def _root(x, above):
 
 @kernel
 def spanning_forest(factors, graph, used, picked, above):
-    """picked <- 1 for the slots of a spanning forest, 0 for others; used is raised to it. Kruskal's way:
-    factors with a slot that was never used first, slots that were never used first, each if it closes no
-    loop. A factor that would keep one slot keeps none.
+    """picked <- 1 for the slots of a spanning forest, 0 for others; used is set to 1 for them.
 
-    Arguments: factors (n,), shuffled; graph; used uint8 (S,); out: picked uint8 (S,); work: above (V + F,).
-    Cost: nearly linear. Source: Wainwright, Jaakkola and Willsky (2003); docs/SPEC.md, B.4.
+    Kruskal's algorithm: a slot is added if it closes no loop. Factors with a slot that was never used come
+    first, and so do slots that were never used. A factor that would keep one slot keeps none.
+
+    Arguments:
+        factors : (n,), shuffled
+        graph : a `Graph`
+        used : uint8 (S,)
+    Out:
+        picked : uint8 (S,)
+    Work:
+        above : (V + F,)
+    Cost: nearly linear.
+    Source: Wainwright, Jaakkola and Willsky (2003); docs/SPEC.md, B.4.
     """
     n_vars = graph.n_labels.size
     picked[:] = 0
@@ -83,8 +93,18 @@ def forest_order(variables, graph, picked, order, came_by, queue, entry):
     """order <- the slots of a forest as messages are sent: in each tree from the leaves to its first variable
     and back; how many. Each slot that is picked has one message.
 
-    Arguments: variables (n,), of whole components; graph; picked uint8 (S,); out: order (S,); work: came_by
-    (V,), queue (V,), entry (F,). Cost: linear. Source: docs/SPEC.md, B.4.
+    Arguments:
+        variables : (n,), of whole components
+        graph : a `Graph`
+        picked : uint8 (S,)
+    Out:
+        order : (S,)
+    Work:
+        came_by : (V,)
+        queue : (V,)
+        entry : (F,)
+    Cost: linear.
+    Source: docs/SPEC.md, B.4.
     """
     n = 0
     came_by[:] = -2
@@ -150,15 +170,27 @@ def _propose(s, c, graph, potentials, domain, msg, queue, state, work):
 
 @kernel
 def residual_messages(components, graph, potentials, domain, msg, tol, most, queue, state, work):
-    """Always the message that would change most, until none would change by tol, or most * slots are sent,
-    those of earlier calls included.
+    """Send the message that would change most, until none would change by tol, or most * slots are sent.
 
-    The new messages of all slots wait in a heap. Where one is sent, those that depend on it are computed
-    again.
-    Arguments: components (n,); graph; potentials; domain, see sum_product.py; out: msg (S, W); tol; most;
-    work: queue, a `Queue`; out: state, a `State`; work, a `Buffers`. Returns how many messages were computed.
-    Cost: a message and the depth of the heap for each neighbour of what is sent. Source: Elidan, McGraw and
-    Koller (2006), Residual belief propagation.
+    Messages of earlier calls count. The new messages of all slots are in a heap. When one is sent, those that
+    depend on it are computed again.
+
+    Arguments:
+        components : (n,)
+        graph : a `Graph`
+        potentials : a `Potentials`
+        domain : see sum_product.py
+        tol : least change that counts
+        most : messages a slot
+    Out:
+        msg : (S, W)
+        state : a `State`
+    Work:
+        queue : a `Queue`
+        work : a `Buffers`
+    Returns how many messages were computed.
+    Cost: a message and the depth of the heap for each neighbour of what is sent.
+    Source: Elidan, McGraw and Koller (2006), Residual belief propagation.
     """
     n_computed = 0
     for c in components:
@@ -190,12 +222,36 @@ def residual_messages(components, graph, potentials, domain, msg, tol, most, que
     return n_computed
 
 
+def residual_plain(graph, potentials, msg, tol, most):
+    """The readable sister of `residual_messages`, on a graph of one component: how many messages were sent.
+
+    msg : (S, W), moved. The message that would change most is sent, until none would change by tol, or `most`
+        have been sent. The kernel computes again only what depends on the message that was sent.
+    Source: Elidan, McGraw and Koller (2006).
+    """
+    new = np.zeros_like(msg)
+    for n_sent in range(most):
+        for s in range(len(msg)):
+            plain_message(s, graph, potentials, msg, new[s])
+        change = np.abs(new - msg).max(axis=1)
+        best = change.argmax()
+        if change[best] < tol:
+            return n_sent
+        msg[best] = new[best]
+    return most
+
+
 @kernel
 def copy_tables(log_tables, graph, copies):
     """copies <- each table once for each of its axes, that axis last; what pads it is left as it is.
 
-    Arguments: log_tables (cells,); graph; out: copies (graph.copy_ptr[-1],). Cost: arity a cell. Source:
-    docs/SPEC.md, B.4.
+    Arguments:
+        log_tables : (cells,)
+        graph : a `Graph`
+    Out:
+        copies : (graph.copy_ptr[-1],)
+    Cost: arity a cell.
+    Source: docs/SPEC.md, B.4.
     """
     for k in range(graph.table_arity.size):
         size = graph.cell_ptr[k + 1] - graph.cell_ptr[k]
@@ -244,14 +300,14 @@ class State(NamedTuple):
     """How far the components are."""
 
     change: np.ndarray  # (C,): largest change of a message in the last sweep
-    lost: np.ndarray  # uint8 (C,): precision is, or every labelling is forbidden
+    lost: np.ndarray  # uint8 (C,): 1: precision is lost, or every labelling is forbidden
     sweeps: np.ndarray  # int64 (C,)
 
 
 class Queue(NamedTuple):
     """The heap of "residual"."""
 
-    new: np.ndarray  # (S, W): messages that wait
+    new: np.ndarray  # (S, W): messages not yet sent
     priority: np.ndarray  # (S,)
     heap: np.ndarray  # int64 (S,): slots
     place: np.ndarray  # int64 (S,): where in the heap each is

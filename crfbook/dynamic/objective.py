@@ -4,7 +4,7 @@ elimination    chains with potentials between neighbouring labels, by matrix pro
 junction       junction trees: any template whose largest clique is small enough             exact
 block          belief propagation, each chain at once                                        approximate
 sweep, random, tree, residual, sync    belief propagation message by message                 approximate
-mean-field     chains that know each other's marginals: a lower bound of log Z               approximate
+mean-field     chains given the marginals of the others: a lower bound of log Z              approximate
 
 Each engine is a form behind the port of chain/forms.py. `Propagation` sends messages along any template, and
 along links between tokens that are far apart (skip chains). A batch of sentences is one graph; sentences that
@@ -160,12 +160,12 @@ class JointObjective(Objective):
         return self._counts
 
     def _make_bounds(self):
-        return None  # a form makes them of each weights
+        return None  # a form makes them from the weights
 
     def work_arrays(self):
         """What elimination writes on its way, of one thread, after a first call."""
-        _, spare = self._made["batched"]
-        return spare.items[0][0].own
+        _, pool = self._made["batched"]
+        return pool.items[0][0].own
 
     @property
     def stats(self):
@@ -189,11 +189,13 @@ class DynamicObjective:
 
     Parameters
     ----------
-    corpus : Corpus; its labels and transitions are not looked at. labels int32 (N, m), -1: unknown.
+    corpus : Corpus; its labels and transitions are not read.
+    labels : int32 (N, m), -1: unknown.
     layout, features : of `lay_out_template` and `dynamic_features`.
     c2, n_threads : as `Objective`.
-    engine : a name of `FORMS`, or "exact": elimination where it can. limit : cells of the largest
-    clique of a junction tree. options : of `check_options`, for approximations.
+    engine : a name of `FORMS`, or "exact": elimination where possible, else junction trees.
+    limit : cells of the largest clique of a junction tree.
+    options : of `check_options`, for approximations.
 
     Of an approximation, log Z is Bethe's (mean field: a lower bound), and the gradient is the value's where
     messages have converged: `stats` says how many have not.

@@ -34,8 +34,15 @@ def plain_message(s, graph, potentials, msg, out):
 
         out(y) ~ sum_r T(r, y) prod_u q_u(r_u)
 
-    Arguments: s; graph; potentials; msg (S, W); out: out (W,). Cost: degree and arity a cell. Source: Sutton
-    et al. (2004), eq. (5); docs/SPEC.md, B.4.
+    Arguments:
+        s : slot
+        graph : a `Graph`
+        potentials : a `Potentials`
+        msg : (S, W)
+    Out:
+        out : (W,)
+    Cost: degree and arity a cell.
+    Source: Sutton et al. (2004), eq. (5); docs/SPEC.md, B.4.
     """
     f, v = graph.slot_factor[s], graph.slot_var[s]
     L, rows, total = graph.n_labels[v], 1, 0.0
@@ -59,6 +66,22 @@ def plain_message(s, graph, potentials, msg, out):
         total += out[y]
     for y in range(L):
         out[y] /= total
+
+
+def sweep_messages_plain(order, graph, potentials, msg, at_once=False, damping=0.0):
+    """A sweep along the slots of `order`, the readable sister of `message_sweep`: the largest change.
+
+    msg : (S, W), moved. at_once : all messages come from those before the sweep, as "sync" has it.
+    damping : share of the old message in a new one.
+    Source: Sutton et al. (2004), eq. (5).
+    """
+    source, new, change = msg.copy() if at_once else msg, np.empty(msg.shape[1]), 0.0
+    for s in order:
+        plain_message(s, graph, potentials, source, new)
+        new += damping * (msg[s] - new)
+        change = max(change, np.abs(new - msg[s]).max())
+        msg[s] = new
+    return change
 
 
 @kernel
@@ -91,8 +114,17 @@ def cavity_at(v, skip, graph, phi, msg, domain, q):
     """q <- phi_v times the messages into v but that of slot `skip`; (how many entries are lost, log of what q
     was divided by). In logarithms a sum, and (0, 0).
 
-    Arguments: v; skip, a slot or -1; graph; phi (V, W); msg (S, W); domain; out: q (W,). Cost: labels times
-    degree. Source: docs/SPEC.md, B.4.
+    Arguments:
+        v : variable
+        skip : a slot or -1
+        graph : a `Graph`
+        phi : (V, W)
+        msg : (S, W)
+        domain : SUM, LOG_SUM or LOG_MAX
+    Out:
+        q : (W,)
+    Cost: labels times degree.
+    Source: docs/SPEC.md, B.4.
     """
     n, row = graph.n_labels[v] + 3 & -4, phi[v]
     slots = graph.var_slot[graph.var_ptr[v] : graph.var_ptr[v + 1]]
@@ -112,8 +144,18 @@ def cavities_of_others(s, graph, phi, msg, domain, w, q):
     """w <- prod_u q_u(r_u), all labels r of the other variables of the factor of slot s; (how many, how many
     entries are lost, log of what w was divided by). In logarithms a sum.
 
-    Arguments: s; graph; phi (V, W); msg (S, W); domain; out: w (rows,); work: q (W,). Cost: rows. Source:
-    docs/SPEC.md, B.4.
+    Arguments:
+        s : slot
+        graph : a `Graph`
+        phi : (V, W)
+        msg : (S, W)
+        domain : SUM, LOG_SUM or LOG_MAX
+    Out:
+        w : (rows,)
+    Work:
+        q : (W,)
+    Cost: rows.
+    Source: docs/SPEC.md, B.4.
     """
     f, rows, lost, log_scale = graph.slot_factor[s], 1, 0, 0.0
     for e in range(graph.factor_ptr[f], graph.factor_ptr[f + 1]):
@@ -238,9 +280,21 @@ def message_sweep(order, graph, potentials, msg, domain, new, damping, change, l
 
     In logarithms, changes are those of logarithms, as what is small in one message may win in the next one.
     They are never less than those of the probabilities.
-    Arguments: order (n,), slots; graph; potentials; msg (S, W); domain; out: new (S, W), msg itself for
-    messages that see those before them; damping, a number; out: change (C,) and lost uint8 (C,), both only
-    raised; work, a `Buffers`. Cost: two operations a cell of a table; in logarithms an exp and two additions.
+
+    Arguments:
+        order : (n,), slots
+        graph : a `Graph`
+        potentials : a `Potentials`
+        msg : (S, W)
+        domain : SUM, LOG_SUM or LOG_MAX
+        damping : share of the old message
+    Out:
+        new : (S, W), msg itself for messages that see those before them
+        change : (C,), only raised
+        lost : uint8 (C,), only raised
+    Work:
+        work : a `Buffers`
+    Cost: two operations a cell of a table; in logarithms an exp and two additions.
     Source: Sutton et al. (2004), eq. (5); docs/SPEC.md, B.4.
     """
     out, phi = work.out, potentials.phi
@@ -290,10 +344,23 @@ def message_beliefs(wanted, graph, potentials, msg, domain, log_z, p_var, z_fact
     This is B.5 at a fixed point, and its derivatives by messages are 0 there. A factor of which every cell is
     forbidden, or too small a sum, makes its component lost. LOG_MAX: p_var are log max-marginals, the largest
     0, and log_z has no meaning.
-    Arguments: wanted uint8 (C,); graph; potentials; msg (S, W); domain; out: log_z (C,), added to; p_var
-    (V, W); z_factor (F,), with which `message_counts` divides, in logarithms theirs; or None, and variables
-    alone are wanted; lost uint8 (C,); work, a `Buffers`. Cost: one message a factor. Source: docs/SPEC.md,
-    B.5.
+
+    Arguments:
+        wanted : uint8 (C,)
+        graph : a `Graph`
+        potentials : a `Potentials`
+        msg : (S, W)
+        domain : SUM, LOG_SUM or LOG_MAX
+    Out:
+        log_z : (C,), added to
+        p_var : (V, W)
+        z_factor : (F,), with which `message_counts` divides, in logarithms theirs; or None, and variables
+            alone are wanted
+        lost : uint8 (C,)
+    Work:
+        work : a `Buffers`
+    Cost: one message a factor.
+    Source: docs/SPEC.md, B.5.
     """
     q, out, phi = work.q, work.out, potentials.phi
     for c in range(wanted.size):
@@ -345,9 +412,19 @@ def message_counts(weight, graph, potentials, msg, domain, z_factor, p_table, wo
 
         p_f(r, y) = T(r, y) prod_u q_u(r_u) q_v(y) / Z_f
 
-    Arguments: weight (C,), components with 0 are left out; graph; potentials; msg (S, W); domain; z_factor
-    (F,), of `message_beliefs`; out: p_table (cells,); work, a `Buffers`. Cost: two multiplications and an
-    addition a cell; in logarithms an exp. Source: Sutton et al. (2004), eq. (6).
+    Arguments:
+        weight : (C,), components with 0 are left out
+        graph : a `Graph`
+        potentials : a `Potentials`
+        msg : (S, W)
+        domain : SUM, LOG_SUM or LOG_MAX
+        z_factor : (F,), of `message_beliefs`
+    Out:
+        p_table : (cells,)
+    Work:
+        work : a `Buffers`
+    Cost: two multiplications and an addition a cell; in logarithms an exp.
+    Source: Sutton et al. (2004), eq. (6).
     """
     w, q = work.w, work.q
     for c in range(weight.size):

@@ -3,7 +3,7 @@
 A *chain* is one column of labels: "pos", "chunk". A *clique* names the labels that one potential reads, each
 as (dt, chain): ((0, "pos"), (1, "pos")) are the tags of a token and of the next one. A template is a list of
 cliques. Unrolled over a sentence of T tokens, a clique has one instance for each t with 0 <= t + dt < T for
-all its dt; instances that stick out do not exist. All instances share their weights:
+all its dt; instances beyond the sentence do not exist. All instances share their weights:
 
     p(y | x) = 1/Z(x) prod_c prod_t exp( bias_c[v] + sum_{a fires at t} W_c[a, v] ),   v: labels of c at t
 
@@ -52,7 +52,7 @@ class Clique(NamedTuple):
 
 
 def nodes(*chains: str, features: str = "supported") -> list[Clique]:
-    """A clique of one label for each chain: what a label has to do with the text."""
+    """A clique of one label for each chain: weights of a label and the text."""
     return [Clique(((0, chain),), features) for chain in chains]
 
 
@@ -243,7 +243,7 @@ def memories_of(cliques: Iterable[Clique]) -> list[str]:
 
 
 def add_memories(cliques: Iterable[Clique], classes: dict[str, Any], numbers: Any, seq_ptr: Any) -> Any:
-    """Label ids (N, m + memories): those of the chains that remember, too; their labels enter `classes`.
+    """Label ids (N, m + memories), with those of memory chains, whose labels are added to `classes`.
 
     ValueError for a memory that has the name of another chain.
     """

@@ -4,8 +4,8 @@
     delta[t] = X_0 + scores of the labels of t
 
 Back pointers would be one number for each cell, chain and step, written with a comparison that the processor
-cannot vectorise. Only those of the best path are read. So delta is kept, and the K cells before a label of
-the best path are looked at again on the way back: m K additions a step, beside K (L_1 + .. + L_m) before.
+cannot vectorise. Only those of the best path are read. So delta is kept, and the way back compares the K
+cells before a label of the best path again: m K additions a step, beside K (L_1 + .. + L_m) forwards.
 
 Here the first axis is eliminated first: with the largest chain last, maxima run over long rows. Else as
 elimination.py. `chains` is a `ChainTables` of elimination.py, made by `max_chains`.
@@ -35,9 +35,18 @@ def two_chains_viterbi(u, v, pair_1, pair_2, beside, path, back_1, back_2):
     X[a', b] = max_b' delta[t-1][a', b'] + pair_2[b', b]
     delta[t][a, b] = max_a' X[a', b] + pair_1[a', a] + u[t, a] + v[t, b] + beside[a, b]
 
-    Arguments: u (T, L_1), v (T, L_2): scores of the labels; pair_1 (L_1, L_1), pair_2 (L_2, L_2) [previous,
-    next]; beside (L_1, L_2); out: path int32 (T, 2); back_1, back_2 int16 (T, L_1, L_2). T >= 1; ties go to
-    the smaller label at each step. Cost: L_1 L_2 (L_1 + L_2) comparisons a step. Source: docs/SPEC.md, B.3.
+    Arguments:
+        u : (T, L_1)
+        v : (T, L_2), scores of the labels
+        pair_1 : (L_1, L_1)
+        pair_2 : (L_2, L_2) [previous, next]
+        beside : (L_1, L_2)
+    Out:
+        path : int32 (T, 2)
+        back_1, back_2 : int16 (T, L_1, L_2)
+    T >= 1; ties go to the smaller label at each step.
+    Cost: L_1 L_2 (L_1 + L_2) comparisons a step.
+    Source: docs/SPEC.md, B.3.
     """
     T, L_1, L_2 = u.shape[0], u.shape[1], v.shape[1]
     delta, X = np.empty((L_1, L_2)), np.empty((L_1, L_2))
@@ -78,7 +87,14 @@ def max_plus(a, b, out):
 
     Two rows of out and six of b at a time: twelve sums and twelve maxima for eight reads and two writes, and
     a tree of maxima in place of a chain.
-    Arguments: a (n, m), b (m, width); out: out (n, width). Cost: n m width. Source: chapter 12.
+
+    Arguments:
+        a : (n, m)
+        b : (m, width)
+    Out:
+        out : (n, width)
+    Cost: n m width.
+    Source: chapter 12.
     """
     n, m, width = a.shape[0], a.shape[1], b.shape[1]
     for x in range(0, n, 2):
@@ -120,8 +136,14 @@ def max_plus(a, b, out):
 def add_labels(t, log_node, chains, state):
     """state[cell] += the scores of the cell's labels at token t.
 
-    Arguments: t, log_node (n, M), chains (`ChainTables`, see the top); out: state (K,). Cost: 2 K. Source:
-    docs/SPEC.md, B.3.
+    Arguments:
+        t : token
+        log_node : (n, M)
+        chains : a `ChainTables` (for shapes, see the top)
+    Out:
+        state : (K,)
+    Cost: 2 K.
+    Source: docs/SPEC.md, B.3.
     """
     m, row = chains.size.size, log_node[t]
     L, first = chains.size[m - 1], chains.first[m - 1]
@@ -140,8 +162,14 @@ def add_labels(t, log_node, chains, state):
 def best_before(t, cell, log_node, chains, delta, buf):
     """The best cell of token t - 1 before `cell` of token t: all of them are looked at.
 
-    Arguments: t, cell; log_node (n, M) of the sequence, chains, delta (T, K); work: buf (K,). Cost: (m + 1)
-    K. Source: chapter 12.
+    Arguments:
+        t, cell : a token and its cell
+        log_node : (n, M) of the sequence
+        chains, delta : (T, K)
+    Work:
+        buf : (K,)
+    Cost: (m + 1) K.
+    Source: chapter 12.
     """
     buf[:] = delta[t - 1]
     for k in range(chains.size.size):
@@ -163,11 +191,18 @@ def best_before(t, cell, log_node, chains, delta, buf):
 def chains_viterbi(log_node, chains, seq_ptr, path, score, delta, buf):
     """The best joint labelling of each sequence; of equally good ones, one.
 
-    Arguments: log_node (n, M): scores of rows, limits included, sequence by sequence; chains
-    (`ChainTables`, see the top); seq_ptr (S+1,); out: path int32 (n, m), in the order of the axes; score
-    (S,), -inf where every labelling is forbidden (path 0 then), 0 for no token; work: delta (longest, K), buf
-    (2, K). Cost: K (L_1 + .. + L_m) additions and maxima a token. Source: Sutton, Rohanimanesh and McCallum
-    (2004), section 3.2; chapter 12.
+    Arguments:
+        log_node : (n, M), scores of rows, limits included, sequence by sequence
+        chains : a `ChainTables` (for shapes, see the top)
+        seq_ptr : (S+1,)
+    Out:
+        path : int32 (n, m), in the order of the axes
+        score : (S,), -inf where every labelling is forbidden (path 0 then), 0 for no token
+    Work:
+        delta : (longest, K)
+        buf : (2, K)
+    Cost: K (L_1 + .. + L_m) additions and maxima a token.
+    Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; chapter 12.
     """
     m = chains.size.size
     for s in range(seq_ptr.size - 1):
@@ -216,10 +251,19 @@ def best_and_second(log_node, chains, delta, cells, second, gap, buf):
     second[t] = the one that follows cells[t] in order(t);  gap[t] = score(t, second[t]) - score(t, cells[t])
 
     So the best labelling that ends in second[t] and cells[t+1:] scores gap[t] more than the one in cells.
-    Arguments: log_node (T, M), chains, delta (T, K): of `chains_viterbi`; cells int64 (T,), given from n - 1
-    on, with a score above -inf; out: cells before; second int64 (n,); gap (n,), -inf where nothing possible
-    follows; work: buf (K,). Cost: (m + 2) K n. Source: Nilsson and Goldberger (2001), Sequentially finding
-    the N-best list in hidden Markov models.
+
+    Arguments:
+        log_node : (T, M)
+        chains, delta : (T, K), of `chains_viterbi`
+        cells : int64 (T,), given from n - 1 on, with a score above -inf
+    Out:
+        cells : those before n - 1
+        second : int64 (n,)
+        gap : (n,), -inf where nothing possible follows
+    Work:
+        buf : (K,)
+    Cost: (m + 2) K n.
+    Source: Nilsson and Goldberger (2001), Sequentially finding the N-best list in hidden Markov models.
     """
     n, T = second.size, cells.size
     for t in range(n - 1, -1, -1):

@@ -1,7 +1,9 @@
-"""Metrics of two labellings: rates of tokens and chunks, the fate of each chunk, confusions of labels.
+"""Metrics of two labellings: rates of tokens and chunks, the kind of error of each chunk, confusions of
+labels.
 
-Where chunks start and end, and which of them two labellings share, are the rules of conlleval.pl, on arrays.
-How sure a rate is, say a bootstrap over sentences, and tests between two systems on the same sentences.
+The rules of conlleval.pl, on arrays, decide where chunks start and end, and which of them two labellings
+share. A bootstrap over sentences gives intervals of a rate, and tests compare two systems on the same
+sentences.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ def _edges(before, tag, changed, iobes):
 def correct_ends(gold, found):
     """Positions just after chunks that both labellings have, (n+1,): conlleval's `inCorrect` without a loop.
 
-    The end of the file closes what is open, be it a chunk of a strange prefix that no rule has ended.
+    The end of the file closes an open chunk, also one of an unknown prefix that no rule has ended.
     """
     same = gold.type == found.type
     opened = gold.starts & found.starts & same
@@ -343,7 +345,7 @@ def confusion(gold: Labels, predicted: Labels, labels: Sequence[Hashable] | None
 
 
 def _rank(label):
-    """By type, then by value; what need not compare by its text."""
+    """Key to sort by type, then by value; objects without an order sort by their text."""
     return (str(type(label)), label) if isinstance(label, (int, str)) else ("~", str(label))
 
 
@@ -379,6 +381,10 @@ def bootstrap_interval(
     """Percentile bootstrap interval of a metric, resampling whole sentences: `Interval(value, low, high)`.
 
     metric : "f1", "precision", "recall" (of chunks), "accuracy" (of tokens), "sentence_accuracy".
+    level : probability that the interval covers.
+    n_samples : resamples.
+    random_state : as in scikit-learn.
+    scheme : as in `chunk_report`.
     """
     rate = metric_function(metric)
     if len(gold) == 0 or not 0 < level < 1 or n_samples < 1:
@@ -398,9 +404,11 @@ def paired_test(
 ) -> PairedTest:  # fmt: skip
     """Is system b better than a on the same sentences? `PairedTest(difference, p_value, value_a, value_b)`.
 
-    "randomisation" (Noreen 1989; Yeh 2000): the two outputs of each sentence are swapped by a coin; p is the
-    share of such shuffles whose difference is at least as large as ours, in either direction. "bootstrap":
-    sentences are resampled; p is twice the smaller share of samples on one side of zero.
+    method : "randomisation" (Noreen 1989; Yeh 2000): the two outputs of each sentence are swapped with
+        probability 1/2; p is the share of such shuffles whose difference is at least as large as ours, in
+        either direction. "bootstrap": sentences are resampled; p is twice the smaller share of samples on one
+        side of zero.
+    metric, n_samples, random_state, scheme : as in `bootstrap_interval`.
     Both count the sample at hand, so p is never 0.
     """
     rate = metric_function(metric)
@@ -430,8 +438,10 @@ def paired_test(
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """The p-values (n,) of n tests, corrected for their number (Holm 1979), in their order: all with at most
-    a are shown at level a, and the chance that one of them is false is a at most. ValueError outside [0, 1].
+    """The p-values (n,) of n tests, corrected for their number (Holm 1979), in their order.
+
+    Reject where a corrected value is at most a: the probability of a false rejection is then at most a.
+    Raises ValueError for values outside [0, 1].
     """
     p = np.asarray(p_values, np.float64)
     if p.ndim != 1 or not ((p >= 0) & (p <= 1)).all():

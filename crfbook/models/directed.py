@@ -30,6 +30,7 @@ from crfbook.chain.likelihood import batch_gradient, batch_scores
 from crfbook.chain.numpy_form import edge_scores
 from crfbook.chain.objective import Objective
 from crfbook.chain.scores import path_scores
+from crfbook.chain.sequence import plain_tables
 from crfbook.chain.vector_math import exp_inplace
 from crfbook.data.columns import Data
 from crfbook.data.constraints import ConstraintsLike, constraints_from
@@ -65,9 +66,19 @@ def emission_scores(
     log p(a | y) = log_emit[k] where weight k joins a and y, else absent[y], which may be -inf:
     it is added only where needed.
 
-    Arguments: log_emit (n_node,); absent, unknown (L,); node_ptr (A+1,), node_label (n_node,): rows of the
-    FeatureSet; attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,) for all ones; out: log_node (N, L);
-    work: seen_buf (L,). Cost: one multiply-add per stored (occurrence, weight) pair and N L additions.
+    Arguments:
+        log_emit : (n_node,)
+        absent, unknown : (L,)
+        node_ptr : (A+1,)
+        node_label : (n_node,), rows of the FeatureSet
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        attr_val : (nnz,) or (0,) for all ones
+    Out:
+        log_node : (N, L)
+    Work:
+        seen_buf : (L,)
+    Cost: one multiply-add per stored (occurrence, weight) pair and N L additions.
     Source: Rabiner (1989), eq. (8), with a bag of symbols for an observation.
     """
     for t in range(attr_ptr.size - 1):
@@ -117,9 +128,17 @@ def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts
     log_z = sum_t log Z[t, yp]
     grad[a, y] = sum_{t: a in x_t} weight x[a] p[t, y];   edge_sum[k, yp, y] = sum_t weight p[t, y]
 
-    Arguments as there: shard; w (F,), dense (H, M or L), edges, packing, layout, work; out:
-    counts, edge_sum (K, M, M). Returns the first sequence whose log Z is not finite, or -1. Cost: n M exps:
-    no recursion, each token is a small classifier. Source: McCallum, Freitag and Pereira (2000), section 2.
+    Arguments as there:
+        shard : number of the shard
+        w : (F,)
+        dense : (H, M or L)
+        edges, packing, layout, work : as there
+    Out:
+        counts : as there
+        edge_sum : (K, M, M)
+    Returns the first sequence whose log Z is not finite, or -1.
+    Cost: n M exps: no recursion, each token is a small classifier.
+    Source: McCallum, Freitag and Pereira (2000), section 2.
     """
     counts.grad[:] = 0.0
     counts.dense_grad[:] = 0.0
@@ -146,6 +165,25 @@ def shard_local_likelihood(shard, w, dense, edges, packing, layout, work, counts
     return bad
 
 
+def local_loss_plain(u, path, L):
+    """(-log p(path) of a MEMM, its gradient (T L + T L^2,) by the scores u): the readable sister of
+    `shard_local_likelihood`.
+
+    u : (T L + T L^2,), as `plain_tables` of chain/sequence.py has them. path : (T,), gold.
+    Source: McCallum, Freitag and Pereira (2000), section 2.
+    """
+    (log_node, log_edge), loss = plain_tables(u, L), 0.0
+    node, edge = np.zeros_like(log_node), np.zeros_like(log_edge)
+    for t, y in enumerate(path):
+        score = log_node[t] + log_edge[t, path[t - 1]] if t > 0 else log_node[t]
+        log_p = score - np.logaddexp.reduce(score)
+        loss -= log_p[y]
+        node[t] = np.exp(log_p) - np.eye(L)[y]
+        if t > 0:
+            edge[t, path[t - 1]] = node[t]
+    return loss, np.concatenate([node.ravel(), edge.ravel()])
+
+
 @kernel
 def move_normalisers(log_node, log_edge, edge_class, seq_ptr):
     """Write a MEMM as a chain of potentials: each local normaliser moves to the label it depends on.
@@ -156,9 +194,13 @@ def move_normalisers(log_node, log_edge, edge_class, seq_ptr):
     log p, without a Z: the forward-backward of these potentials has log_z = 0. A label yp without successor,
     Z[t, yp] = 0, gets log_node -inf.
 
-    Arguments: log_node (N, L), changed in place; log_edge (K, L, L) [class, previous, next]; edge_class (N,);
-    seq_ptr (S+1,). Cost: N L^2 exps. Source: McCallum, Freitag and Pereira (2000), section 2;
-    the rewriting is ours.
+    Arguments:
+        log_node : (N, L), changed in place
+        log_edge : (K, L, L) [class, previous, next]
+        edge_class : (N,)
+        seq_ptr : (S+1,)
+    Cost: N L^2 exps.
+    Source: McCallum, Freitag and Pereira (2000), section 2; the rewriting is ours.
     """
     L = log_node.shape[1]
     for s in range(seq_ptr.size - 1):

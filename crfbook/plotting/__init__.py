@@ -1,10 +1,10 @@
 """The book's figures: tagged sentences, lattices, weight matrices, confusions, marginals, learning curves,
 growth of cost, regularisation paths.
 
-Every helper draws into `ax` (None: a figure of its own), labels its axes with units, and returns the numbers
-it plotted, so that the cell which shows a figure can assert on what it shows. Colours are those of Okabe and
-Ito (2008), Blues and PuOr: they differ in lightness too, and lines differ in dash and marker, so that neither
-a colour-blind reader nor a grey print loses anything. matplotlib is loaded at the first figure.
+Every helper draws into `ax` (None: a new figure), labels its axes with units, and returns the numbers that it
+plotted, so that a cell can assert on what its figure shows. Colours are those of Okabe and Ito (2008), Blues
+and PuOr. They differ in lightness, too, and lines differ in dash and marker: a colour-blind reader or a grey
+print loses nothing. matplotlib is loaded at the first figure.
 """
 
 from crfbook.plotting.charts import (

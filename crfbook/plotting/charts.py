@@ -31,7 +31,11 @@ def label_bars(
 ) -> tuple[list[str], np.ndarray]:  # fmt: skip
     """Marginal probabilities of each token as a stacked bar; beyond the `most` heaviest labels: "other".
 
-    marginals (T, L), rows adding to one. Returns (names, shares (T, n)) from the bottom of the bars upwards.
+    words, labels : of T tokens, of L labels: their names.
+    marginals : (T, L), rows add to one.
+    most : labels that are named.
+
+    Returns (names, shares (T, n)) from the bottom of the bars upwards.
     """
     p = as_probabilities(marginals, (len(words), len(labels)), "marginals")
     off = np.abs(p.sum(1) - 1)
@@ -80,11 +84,15 @@ def learning_curve(
     series: Mapping[str, Any], *, x: str = "iteration", y: str = "objective", best: float | None = None,
     log: bool = False, xlabel: str | None = None, ylabel: str | None = None, ax: Axes | None = None,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-    """One line per training run. series: {name: run}; a run is a fitted CRF, an OptResult, a list of Steps,
-    a DataFrame or (xs, ys).
+    """One line per training run.
 
-    x, y: columns of the history. best: plot the distance to this value on a logarithmic axis. Returns {name:
-    (xs, ys)}.
+    series : {name: run}; a run is a fitted CRF, an OptResult, a list of Steps, a DataFrame or (xs, ys).
+    x, y : columns of the history.
+    best : plot the distance to this value on a logarithmic axis.
+    log : True: a logarithmic y axis.
+    xlabel, ylabel : None: the names of the columns with their units.
+
+    Returns {name: (xs, ys)}.
     """
     ax = axes(ax, 4.6, 3.1)
     drawn = {}
@@ -123,8 +131,12 @@ def timing_growth(
 ) -> dict[str, float]:  # fmt: skip
     """Cost against size on two logarithmic axes, with the fitted power: seconds ~ size ** exponent.
 
-    sizes (n,); seconds: {name: (n,)}, NaN where not measured. The fit (least squares in logarithms) uses
-    sizes >= fit_from, because small sizes measure overhead. Returns {name: exponent}.
+    sizes : (n,).
+    seconds : {name: (n,)}, NaN where not measured.
+    quantity, unit : names of the axes.
+    fit_from : the fit (least squares in logarithms) uses sizes >= this, as small ones measure overhead.
+
+    Returns {name: exponent}.
     """
     sizes = as_array(sizes, (None,), "sizes")
     ax = axes(ax, 4.6, 3.1)
@@ -178,9 +190,11 @@ def regularization_path(
     """Active weights (left axis) and scores with their standard errors (right axis) against c1,
     falling from left to right.
 
-    path: what `crfbook.models.path.regularization_path` returns, or its DataFrame. A vertical line marks the
-    chosen c1, a dotted one the sparsest within one standard error. measure: what the score is called. Returns
-    the arrays it drew: {"c1", "n_active", "score", ...}.
+    path : what `crfbook.models.path.regularization_path` returns, or its DataFrame.
+    measure : name of the score.
+
+    A vertical line marks the chosen c1, a dotted one the sparsest within one standard error. Returns the
+    arrays that were drawn: {"c1", "n_active", "score", ...}.
     """
     frame, chosen = getattr(path, "frame", path), getattr(path, "chosen", None)
     c1 = as_array(frame["c1"], (None,), "c1")
@@ -192,12 +206,12 @@ def regularization_path(
     ax.set(xscale="log", xlabel="penalty c1")
     most = max(10.0, drawn["n_active"].max())
     ax.set_yscale("symlog", linthresh=1.0, linscale=0.4)  # counts: linear from 0 to 1 only
-    ax.set_ylim(-0.2, 1.4 * most)  # what is 0 stands above the edge
+    ax.set_ylim(-0.2, 1.4 * most)  # points at 0 stand above the edge
     powers = [0, *(10**k for k in range(int(np.log10(most)) + 1))]
     ax.set_yticks(powers, [f"{n:,}" for n in powers])
     ax.set_ylabel("active weights", color=COLOURS[0])
     ax.invert_xaxis()
-    # of a logarithmic axis over one or two decades the usual labels run into each other
+    # on a logarithmic axis over one or two decades the usual labels overlap
     named = c1[:: -(-len(c1) // MOST_TICKS)]
     ax.set_xticks(named, [f"{value:.3g}" for value in named])
     ax.minorticks_off()
@@ -232,9 +246,15 @@ def heatmap(
     """A matrix as coloured cells, row 0 on top; cells of -inf are hatched (forbidden),
     NaN cells are left blank.
 
-    matrix (R, C); rows, columns: names. signed: orange above 0 and purple below, instead of blue from
-    0 upwards (None: if there are negative values). numbers: print the values (None: up to 10 rows and
-    columns). scale: the value of the darkest colour (None: the largest). Returns the matrix.
+    matrix : (R, C).
+    rows, columns : names of the R rows and C columns.
+    row_title, column_title, unit : titles of the axes and of the colour bar.
+    signed : True: orange above 0 and purple below; False: blue from 0 upwards; None: True if a value is
+        negative.
+    numbers : True: print the values; None: up to 10 rows and columns.
+    scale : the value of the darkest colour; None: the largest.
+
+    Returns the matrix.
     """
     matrix = as_array(matrix, (len(rows), len(columns)), "matrix")
     finite = matrix[np.isfinite(matrix)]
@@ -304,9 +324,12 @@ def confusion(
 ) -> tuple[list[Any], np.ndarray, np.ndarray]:  # fmt: skip
     """How often a token of one label (row) was given another (column), in per cent of the row.
 
-    gold, predicted: label sequences, flat or one list per sentence. labels: which, in order; None: the `most`
-    labels with the most errors, by falling count in gold. Returns (labels, counts (n, n), shares (n, n));
-    shares are of all gold tokens of the label, shown or not, so a row may add to less than one.
+    gold, predicted : label sequences, flat or one list per sentence.
+    labels : labels that are shown, in order; None: the `most` labels with the most errors, by falling count
+        in gold.
+
+    Returns (labels, counts (n, n), shares (n, n)). Shares are of all gold tokens of the label, shown or not,
+    so a row may add to less than one.
     """
     gold, predicted = _flat(gold), _flat(predicted)
     if len(gold) != len(predicted):

@@ -16,7 +16,7 @@ from crfbook.plotting.style import COLOURS, DASHES, FAINT, INK, as_array, as_pro
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TYPES = COLOURS[:1] + COLOURS[2:6]  # orange is kept for what is doubtful
+_TYPES = COLOURS[:1] + COLOURS[2:6]  # orange marks low confidence
 _MONO = 0.602  # width of a character of DejaVu Sans Mono, in units of the font size
 
 
@@ -27,12 +27,18 @@ def tagged_text(
 ) -> list[tuple[Any, ...]]:  # fmt: skip
     """Sentences as lines of text, each chunk in a box of its type's colour, its type written above.
 
-    sentences, labels: lists of S lists of strings, labels as B-X, I-X, O; each sentence begins on a new line.
-    confidence: list of S arrays (T,) in [0, 1], drawn as a bar under each token; full width is 1, an orange
-    bar is below 0.8. types: order of the types, which fixes the colours (None: sorted). width: characters a
-    line; size: points. A word that is longer than a line is cut (…), a character that the font lacks is drawn
-    as ▯; no sentence at all is an empty picture. Returns the chunks as drawn, a list of (sentence, type,
-    start, stop, lowest confidence inside or None).
+    sentences, labels : lists of S lists of strings, labels as B-X, I-X, O. Each sentence begins on a new
+        line.
+    confidence : list of S arrays (T,) in [0, 1], drawn as a bar under each token. Full width is 1; a bar
+        below
+        0.8 is orange.
+    types : order of the types, which fixes the colours; None: sorted.
+    width : characters a line.
+    size : points.
+
+    A word that is longer than a line is cut (…). A character that the font lacks is drawn as ▯. No sentence
+    is an empty picture. Returns the chunks as drawn, a list of (sentence, type, start, stop, lowest
+    confidence inside or None).
     Raises ValueError if lengths do not fit or a confidence is no probability.
     """
     if len(labels) != len(sentences):
@@ -143,11 +149,15 @@ def lattice(
 ) -> dict[str, Any]:  # fmt: skip
     """The trellis of a sentence: a column per word, a row per label, a circle per (word, label).
 
-    words (T,), labels (L,): names. nodes (T, L) in [0, 1] (marginals, or messages normalised per column):
-    area of the disc inside its circle, or with numbers=True the value printed on a shade. edges (T-1, L, L)
-    in [0, 1], [previous, next]: width of the lines; None draws all of them thin. path: label ids (T,), or
-    {name: ids} for several. pruned (T, L) bool: crossed out, their lines left out. Returns {"nodes", "edges",
-    "paths", "pruned"} as drawn. Raises ValueError if a shape or a value does not fit.
+    words, labels : T words, L labels.
+    nodes : (T, L) in [0, 1], marginals or messages normalised per column: area of the disc inside its circle,
+        or with numbers=True the value printed on a shade.
+    edges : (T-1, L, L) in [0, 1], [previous, next]: width of the lines; None draws all of them thin.
+    path : label ids (T,), or {name: ids} for several.
+    pruned : bool (T, L): crossed out, their lines left out.
+
+    Returns {"nodes", "edges", "paths", "pruned"} as drawn. Raises ValueError if a shape or a value does not
+    fit.
     """
     n_words, n_labels = len(words), len(labels)
     if not n_words or not n_labels:

@@ -27,9 +27,9 @@ class Rules:
         c2 > 0: |pg|^2 / (4 c2), a bound on objective minus minimum. c2 = 0: the largest entry.
         """
         if not math.isfinite(squares):
-            return squares  # a maximum may pass over nan
+            return squares  # nan or inf, which a maximum may hide
         bound = squares / self.c2 / 4.0 if self.c2 > 0 else float(largest)  # 4 c2 exceeds float64 before c2
-        return min(bound, sys.float_info.max)  # a tiny c2 bounds nothing, and is no reason to stop
+        return min(bound, sys.float_info.max)  # inf, with a tiny c2, must not end training
 
     def violation_of(self, grad):
         """The violation of a gradient (F,)."""
@@ -53,7 +53,7 @@ class Rules:
 
 
 def checked_start(w0):
-    """w0 as a float64 vector (F,) of its own; ValueError if it is none, or not finite."""
+    """w0 as a new float64 vector (F,); ValueError if it is not a vector of finite numbers."""
     w = np.array(w0, dtype=np.float64)
     if w.ndim != 1:
         raise ValueError(

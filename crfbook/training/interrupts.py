@@ -1,7 +1,7 @@
-"""Ctrl-C between pieces of work, not inside them; and so for every signal that has a handler in Python.
+"""Signals that have a handler in Python, such as Ctrl-C, are delivered between pieces of work, not inside.
 
-Python runs a handler after any instruction, and the handler may raise: between two assignments that belong
-together, or before a changed setting is recorded. Inside `held_back` a signal waits for the next
+Python runs a handler after any instruction, and the handler may raise. It may raise between two assignments
+that belong together, or before a changed setting is recorded. Inside `held_back` a signal waits for the next
 `deliver_signals`, or for the end. Signals come to the main thread alone. In other threads these functions do
 nothing.
 """
@@ -13,7 +13,7 @@ from _signal import getsignal  # as in `signal`, without its names for numbers: 
 from _signal import signal as set_handler
 from contextlib import contextmanager
 
-CHUNK = 512  # sequences per compiled call of an epoch: Ctrl-C is delivered between calls
+STRETCH = 512  # sequences per compiled call of an epoch: Ctrl-C is delivered between calls
 PATIENCE = 2.0  # seconds: a second Ctrl-C after that is delivered at once, wherever the program is
 _NUMBERS = sorted(signal.valid_signals())
 
@@ -21,8 +21,8 @@ _NUMBERS = sorted(signal.valid_signals())
 class _Held:
     """What the program does at each signal, whether signals wait now, and those that do.
 
-    One assignment, to `inside`, decides for all signals. `_wait` stands in the place of their handlers; while
-    `inside` is false it calls them, so it does no harm where a signal keeps it from being taken away.
+    One assignment, to `inside`, decides for all signals. `_wait` replaces their handlers. While `inside` is
+    false it calls them, so it is harmless where a signal prevents its removal.
     """
 
     handlers = {}  # noqa: RUF012  number: handler
@@ -55,11 +55,11 @@ def deliver_signals():
         _Held.handlers[number](number, frame)
 
 
-def interruptible_chunks(order):
-    """The sequences of an epoch in chunks, one for each compiled call. Signals are delivered before each."""
-    for first in range(0, len(order), CHUNK):
+def interruptible_stretches(order):
+    """The sequences of an epoch in stretches, one for a compiled call. Signals are delivered before each."""
+    for first in range(0, len(order), STRETCH):
         deliver_signals()
-        yield order[first : first + CHUNK]
+        yield order[first : first + STRETCH]
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def held_back():
         try:
             _Held.inside = False
             _give_back(mine)
-        finally:  # once more: a handler that has its place back may have raised before the others have theirs
+        finally:  # again: a restored handler may have raised before the others were restored
             _give_back(mine)
             deliver_signals()
 
@@ -93,10 +93,10 @@ def _give_back(numbers):
             set_handler(number, _Held.handlers[number])
 
 
-class signals_at_once:  # noqa: N801  no generator: one that a signal keeps from its end would end too late
-    """Context manager for what is not ours, inside `held_back`: a callback may sleep, and Ctrl-C wakes it.
+class signals_at_once:  # noqa: N801  not a generator: a signal could delay its end
+    """Context manager for the user's code inside `held_back`, such as a callback: signals do not wait there.
 
-    A signal that waits already goes on waiting: the callback sees every iteration that the history has.
+    A signal that waits already goes on waiting. So the callback sees every iteration of the history.
     """
 
     def __enter__(self):

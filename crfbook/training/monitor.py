@@ -1,4 +1,4 @@
-"""What watches a training run: history of iterations, progress bar, held-out data, the user's callback.
+"""Monitors of a training run: history of iterations, progress bar, held-out data, the user's callback.
 
 A `Monitor` is the `callback` of any optimiser that reports `Step`s. The time it takes is its own:
 `Step.seconds` leaves it out, `monitor.seconds` counts it.
@@ -15,7 +15,7 @@ STOPPED_EARLY = "no better on held-out data"
 
 
 class _Shown:
-    """A context manager that takes its bar off the screen in the end."""
+    """A context manager that removes its bar from the screen at the end."""
 
     bar = None
 
@@ -57,7 +57,7 @@ class Monitor(_Shown):
 
     @property
     def wants_state(self):
-        """Whether the user's callback looks at the learner's state, see `training.loop.run`."""
+        """Whether the user's callback reads the learner's state, see `training.loop.run`."""
         return getattr(self.callback, "wants_state", False)
 
     def __call__(self, step, w, *state):
@@ -146,8 +146,10 @@ class _Bar:
 class JobMonitor(_Shown):
     """Progress of many training runs, which are called jobs: one bar over all of them, and what is under way.
 
-    verbose: False, True (the bar, on stderr) or 2 (a line for each finished job). n_jobs: how many there will
-    be. As the callback of an optimiser it shows the iterations of the job that `begin` has named.
+    verbose : False, True (the bar, on stderr) or 2 (a line for each finished job).
+    n_jobs : number of jobs.
+
+    As the callback of an optimiser it shows the iterations of the job that `begin` has named.
     """
 
     def __init__(self, verbose, n_jobs):
@@ -169,7 +171,7 @@ class JobMonitor(_Shown):
             )
 
     def expect(self, n_jobs):
-        """There will be another number of them."""
+        """Change the number of jobs."""
         self.n_jobs = n_jobs
         if self.bar is not None and self.bar.bar is not None:
             self.bar.bar.total = n_jobs

@@ -1,8 +1,8 @@
-"""The only place with threads: independent pieces of work on compiled code that holds no GIL.
+"""The only place with threads: independent tasks on compiled code that holds no GIL.
 
-The pieces (shards) are cut by the data alone and their results are added in a fixed order, so a result has
-the same bits for any number of threads. BLAS is held to one thread meanwhile: its own threads would fight
-with ours for the cores, and would make its sums depend on their number.
+The data alone decide what a task is, and results are added in a fixed order. So a result has the same bits
+for any number of threads. BLAS is held to one thread meanwhile. Its own threads would compete with ours for
+the cores, and its sums would depend on their number.
 """
 
 import os
@@ -24,7 +24,7 @@ def _controller():
 
 
 class _Limit:
-    """Who is inside `one_blas_thread`, and what is to be put back."""
+    """How many threads are inside `one_blas_thread`, and the setting to be restored."""
 
     lock, inside, before = Lock(), 0, ()
     mine = local()  # .depth: how often this thread is inside; .before: its own setting, for BLAS on OpenMP
@@ -53,9 +53,9 @@ def _set_threads(libraries, numbers):
 def one_blas_thread():
     """Context manager: BLAS runs on one thread inside, and signals wait for `deliver_signals` or for the end.
 
-    Mostly the setting belongs to the process. Several threads may be inside at once: the first sets it, the
-    last puts back what was there (each for itself would free BLAS under the others' feet, and could leave it
-    at one for good). So could a handler that raises between the two halves of that: see interrupts.py.
+    Most BLAS libraries have one setting for the process. Several threads may be inside at once: the first one
+    sets it, the last one restores it. If each thread restored it, BLAS could use many threads while others
+    are inside, or keep one for good. So could a signal handler that raises in between: see interrupts.py.
     """
     with held_back():
         _enter()
@@ -118,22 +118,22 @@ def resolve_threads(n_threads):
     return n_threads if n_threads > 0 else max(1, (os.cpu_count() or 1) + 1 + n_threads)
 
 
-def run_pieces(task, n_pieces, n_threads=1):
-    """[task(0), ..., task(n_pieces - 1)], computed on up to `n_threads` threads; the first error is raised.
+def run_tasks(task, n_tasks, n_threads=1):
+    """[task(0), ..., task(n_tasks - 1)], computed on up to `n_threads` threads; the first error is raised.
 
     The pool lives for this call only (0.1 ms), so that nothing is left over to be forked or closed.
     """
-    n_threads = min(resolve_threads(n_threads), n_pieces)
+    n_threads = min(resolve_threads(n_threads), n_tasks)
     with one_blas_thread():
         if n_threads <= 1:
-            return [_after_signals(task(i)) for i in range(n_pieces)]
+            return [_after_signals(task(i)) for i in range(n_tasks)]
 
         def limited(i):
             with one_blas_thread():  # for BLAS whose setting is each thread's own
                 return task(i)
 
         with ThreadPoolExecutor(n_threads) as pool:
-            return [_after_signals(result) for result in pool.map(limited, range(n_pieces))]
+            return [_after_signals(result) for result in pool.map(limited, range(n_tasks))]
 
 
 def _after_signals(result):

@@ -57,10 +57,19 @@ def forward_backward_many(
     """`forward_backward_scaled` sequence by sequence: log Z,
     node marginals and summed edge marginals of a corpus.
 
-    Arguments: log_node (N, L); psi_edge, psi_edge_t (K, L, L), edge_max (K,), edge_spread: of exp_edges;
-    edge_class (N,); seq_ptr (S+1,); out: log_z (S,), NaN where the log form is needed (such a sequence adds
-    nothing else); p_node (N, L); edge_sum (K, L, L). Cost: 3 N L^2 multiply-adds, N L exps. Source:
-    Rabiner (1989), section V.A.
+    Arguments:
+        log_node : (N, L)
+        psi_edge, psi_edge_t : (K, L, L)
+        edge_max : (K,)
+        edge_spread : of exp_edges
+        edge_class : (N,)
+        seq_ptr : (S+1,)
+    Out:
+        log_z : (S,), NaN where the log form is needed (such a sequence adds nothing else)
+        p_node : (N, L)
+        edge_sum : (K, L, L)
+    Cost: 3 N L^2 multiply-adds, N L exps.
+    Source: Rabiner (1989), section V.A.
     """
     longest, L = max(1, np.diff(seq_ptr).max()), log_node.shape[1]
     psi_node, alpha, beta = np.empty((longest, L)), np.empty((longest, L)), np.empty((longest, L))

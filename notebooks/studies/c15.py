@@ -31,7 +31,7 @@ from crfbook.chain.token_layout import cells_of, weights_of
 from crfbook.distributed import ClusterLost, ShardedObjective, Shards, fit, predict_files, write_shards
 from crfbook.distributed.engine import Local, engine_of, stretch
 from crfbook.distributed.fitting import train
-from crfbook.distributed.objective import KEPT, evaluate
+from crfbook.distributed.objective import CACHE, evaluate
 from crfbook.distributed.shards import read_shard
 from crfbook.evaluation import chunk_report, paired_test
 from crfbook.learners.online import perceptron
@@ -241,7 +241,7 @@ def sharded_losses(runs=10):
         crf = model(max_iterations=ITERATIONS)
         wanted = hash_of(fit(crf, shards).weights_)
         began = time.perf_counter()
-        KEPT.clear()
+        CACHE.clear()
         ShardedObjective(shards, engine_of(None), C2)(np.zeros(shards.features.n_features))
         build = (time.perf_counter() - began) / 2  # two groups
         seconds = [min(undisturbed(kind, shards) for _ in range(2)) for kind in (cluster, separate_cluster)]
@@ -414,7 +414,7 @@ def rounds_row(method, parts, best):
             settings = check_settings(model(algorithm=name, tol=1e-7, max_iterations=200, **rules))
             w0 = np.zeros(shards.features.n_features)
             train(shards, there, settings, w0, lambda _, w: look(w, there.n_totals), None, {"group": None})
-        KEPT.clear()
+        CACHE.clear()
         return {f"to {gap:g}": reached.get(gap, f"over {MOST}") for gap in GAPS}
 
 
@@ -429,7 +429,7 @@ def sharded_rounds():
     """Exchanges until the optimum, L-BFGS, its start from shards alone, CoCoA+; minutes."""
     with tempfile.TemporaryDirectory() as folder:
         best = fit(model(algorithm="lbfgs", tol=1e-8), shards_of(folder, 1)).objective_
-    KEPT.clear()
+    CACHE.clear()
     keys = cells(method=["lbfgs"], parts=[2]) + cells(method=(FROM_ZEROS, "auto", "CoCoA+"), parts=(2, 8))
     yield "15_rounds.csv", each(rounds_row, keys, best=best), [dataset("chunking")]
 
@@ -443,7 +443,7 @@ def perceptron_of_one_shard():
     with tempfile.TemporaryDirectory() as folder:
         alone = model(algorithm="perceptron", c2=None, max_iterations=EPOCHS)
         found = fit(alone, shards_of(folder, 1, TRAINING))
-    KEPT.clear()
+    CACHE.clear()
     return found
 
 
@@ -464,7 +464,7 @@ def mixing_row(method, parts, epochs):
             fit(crf.set_params(algorithm="lbfgs", c2=C2, max_iterations=None, tol=1e-4), shards)
         else:
             fit(crf, shards)
-    KEPT.clear()
+    CACHE.clear()
     found, gold = crf.predict(data.test), data.test.labels_by_sequence()
     reference = perceptron_of_one_shard().predict(data.test)
     test = paired_test(gold, reference, found)
@@ -565,7 +565,7 @@ def gradient_row(n_copies, noise, profiler=False, repeats=15):
                 apart[name].append(run() / cpu_here)
         cpu_here, cpu_there, ratio, sent, wall = np.median(took, axis=0)
         _, idle, _ = spent(time.sleep, IDLE)
-        KEPT.clear()
+        CACHE.clear()
         return {
             "tokens": shards.n_tokens, "shards": len(shards), "weights": shards.features.n_features,
             "same bits": same, "CPU s here": f"{cpu_here:.3f}", "CPU s, two workers": f"{cpu_there:.3f}",

@@ -127,12 +127,19 @@ def threshold_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
     delta[t,y] = log_node[t,y] + best[y]
     path[t-1] = the smallest yp with the largest delta[t-1,yp] + s[yp,path[t]]
 
-    Arguments: log_node (n, L); tables: a ThresholdTables; edge_class int32 (n,); seq_ptr int64 (S+1,); out:
-    path int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden;
-    counters int64 (3,), added to: labels, label pairs that delta took, 0. Allocates (longest T) L numbers,
-    and some L for a token. Cost: 4 L a token, the pairs above q, a sort of the labels near q, and the columns
-    of what q scores below 0. Source: Kaji, Fujiwara, Yoshinaga and Kitsuregawa (2010) for the problem;
-    chapter 11.
+    Arguments:
+        log_node : (n, L)
+        tables : a ThresholdTables
+        edge_class : int32 (n,)
+        seq_ptr : int64 (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+        counters : int64 (3,), added to: labels, label pairs that delta took, 0
+    Allocates (longest T) L numbers, and some L for a token.
+    Cost: 4 L a token, the pairs above q, a sort of the labels near q, and the columns of what q scores below
+    0.
+    Source: Kaji, Fujiwara, Yoshinaga and Kitsuregawa (2010) for the problem; chapter 11.
     """
     L, longest = log_node.shape[1], 1
     for s in range(score.size):

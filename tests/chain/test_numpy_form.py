@@ -19,7 +19,7 @@ from helpers.corpora import random_corpus, random_model
 from helpers.problems import CASES, case, constraints_for, problem
 
 from crfbook.chain import inference
-from crfbook.chain.numpy_form import Lattice, Steps, viterbi_by_steps
+from crfbook.chain.numpy_form import ScaledBatch, Steps, viterbi_by_steps
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import step_major
 from crfbook.chain.sparse import choice
@@ -65,9 +65,9 @@ def test_marginals_paths_and_log_z_are_those_of_kernels(monkeypatch, seed, size)
         np.testing.assert_allclose(mine, theirs, **EXACT)
 
 
-def lattice_of(chain):
+def scaled_of(chain):
     steps = Steps(np.arange(len(chain.log_node) + 1), chain.edge_class, len(chain.log_edge))
-    return Lattice(steps, chain.log_node, chain.log_edge)
+    return ScaledBatch(steps, chain.log_node, chain.log_edge)
 
 
 @pytest.mark.parametrize(
@@ -76,24 +76,24 @@ def lattice_of(chain):
     + [random_chain(np.random.default_rng(seed), 6, 3, 2, 1e4, 0.2) for seed in range(8)],
 )
 def test_no_mass_is_lost_where_scores_leave_the_range_of_float64(chain):
-    lattice, wanted = lattice_of(chain), run_log(chain)
-    np.testing.assert_allclose(lattice.log_z, [wanted.log_z], rtol=1e-13)
+    scaled, wanted = scaled_of(chain), run_log(chain)
+    np.testing.assert_allclose(scaled.log_z, [wanted.log_z], rtol=1e-13)
     if np.isfinite(wanted.log_z):
-        for found, exact in ((lattice.p_node, wanted.p_node), (lattice.p_edge(), wanted.p_edge)):
+        for found, exact in ((scaled.p_node, wanted.p_node), (scaled.p_edge(), wanted.p_edge)):
             np.testing.assert_allclose(found, exact, rtol=0, atol=1e-10)  # of exponents of 1e5 nats
     else:
-        assert not lattice.p_node.any() and not lattice.p_edge().any()
+        assert not scaled.p_node.any() and not scaled.p_edge().any()
 
 
 @pytest.mark.parametrize("gap", [60.0, 80.0, 90.0, 100.0, 140.0])
 def test_squares_of_edge_marginals_stay_within_float64(gap):
     """A label comes back that is e^-4gap behind: of that the square was 0, of its way on infinite."""
     chain = returning_mass(gap, 4)
-    lattice = lattice_of(chain)
+    scaled = scaled_of(chain)
     p_edge, weight = run_log(chain).p_edge[1:], np.full(len(chain.log_node), 2.5)
     for power in (1, 2):
         with np.errstate(over="raise", invalid="raise"):
-            found = lattice.edge_sums(weight, squares=power == 2)
+            found = scaled.edge_sums(weight, squares=power == 2)
         np.testing.assert_allclose(found[0], 2.5 * (p_edge**power).sum(axis=0), rtol=1e-9, atol=1e-12)
 
 
@@ -140,11 +140,11 @@ def test_only_what_is_unsafe_is_done_again():
     calm, wild = random_chain(rng, 5, 3), overtaking_mass()
     step_ptr, order = step_major(np.array([0, len(wild.log_node)]), np.array([len(wild.log_node), 5]))
     log_node = np.concatenate([wild.log_node, calm.log_node])[order]
-    lattice = Lattice(Steps(step_ptr, np.zeros(len(order), np.int32), 1), log_node, wild.log_edge)
-    assert [len(rows) for rows, _ in lattice.again] == [len(wild.log_node)]
-    np.testing.assert_allclose(lattice.log_z[0], run_log(wild).log_z, rtol=1e-13)
-    alone = lattice_of(calm._replace(log_edge=wild.log_edge))
-    np.testing.assert_array_equal(lattice.p_node[order >= len(wild.log_node)], alone.p_node)
+    scaled = ScaledBatch(Steps(step_ptr, np.zeros(len(order), np.int32), 1), log_node, wild.log_edge)
+    assert [len(rows) for rows, _ in scaled.again] == [len(wild.log_node)]
+    np.testing.assert_allclose(scaled.log_z[0], run_log(wild).log_z, rtol=1e-13)
+    alone = scaled_of(calm._replace(log_edge=wild.log_edge))
+    np.testing.assert_array_equal(scaled.p_node[order >= len(wild.log_node)], alone.p_node)
 
 
 @pytest.mark.parametrize("seed", range(20))

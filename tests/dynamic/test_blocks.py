@@ -18,6 +18,7 @@ from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.packing import pack
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
+from crfbook.dynamic.block_sweeps import block_sweeps_plain
 from crfbook.dynamic.blocks import ChainBlocks, block_chains
 from crfbook.dynamic.inference import DynamicModel, ready_rows
 from crfbook.dynamic.layout import dynamic_features, known_sets, lay_out_template
@@ -459,3 +460,57 @@ def test_mean_field_needs_all_pairs_of_two_chains():
     assert "two chains allowed, got a(t), b(t)" in block_chains(layout, schedule="mean-field")
     layout = dynamic_problem("independent", constrained=True).layout
     assert "constraints of a and b" in block_chains(layout, schedule="mean-field")
+
+
+def by_sister(problem, links, **options):
+    """Beliefs of labels (N, labels of all chains), from `block_sweeps_plain`."""
+    corpus, layout = problem.corpus, problem.layout
+    ready = ready_rows(corpus, DynamicModel(layout, problem.features, problem.w, "elimination"), None)
+    scores = stretch_scores(
+        ready.corpus, ready.scores, slice(0, corpus.n_sequences), slice(0, corpus.n_tokens)
+    )
+    pairs = [n for n, table in enumerate(layout.tables) if len(table.at) == 2]
+    along = {
+        layout.tables[n].at[0][1]: ready.tables[n]
+        for n in pairs
+        if n not in links and layout.tables[n].at[0][1] == layout.tables[n].at[1][1]
+    }
+    p = np.zeros((corpus.n_tokens, layout.first[-1]))
+    for lo, hi in zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False):
+        blocks = list(zip(layout.first, layout.first[1:], strict=False))
+        chains = [
+            (scores[lo:hi, a:b], along.get(k, np.zeros((b - a, b - a)))) for k, (a, b) in enumerate(blocks)
+        ]
+        found = []
+        for n in pairs:
+            (dt, a), (last, b) = layout.tables[n].at
+            if n in links:
+                ends = links[n][(links[n][:, 0] >= lo) & (links[n][:, 1] < hi)].T - lo
+            elif a != b:
+                ends = np.arange(hi - lo - (last - dt)) + np.array([[0], [last - dt]])
+            else:
+                continue
+            found.append((a, b, ends, ready.tables[n]))
+        if lo < hi:
+            p[lo:hi] = np.hstack(block_sweeps_plain(chains, found, **options))
+    return p
+
+
+@pytest.mark.parametrize("schedule", ["block", "mean-field"])
+@pytest.mark.parametrize("cliques", ["two chains", "skew", "three chains", "skip"])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_readable_sister_has_the_same_beliefs(cliques, schedule, seed):
+    """At the fixed point; of the first chain after a sweep, too."""
+    problem, links = dynamic_problem("two chains", seed, size=0.6), {}
+    if cliques == "skip" and schedule == "block":
+        problem = problem_of(SKIP, (3,), seed, lengths=(5, 2, 1, 4, 0, 3), size=0.5)
+        links = some_links(problem)
+    elif cliques == "skip":  # mean field takes links of two chains alone
+        links = some_links(problem)
+    else:
+        problem = dynamic_problem(cliques, seed, size=0.6)
+    first = problem.layout.first
+    for n_sweeps, stop, options in ((2, 1, {"tol": 0.0, "max_sweeps": 1}), (60, -1, {"tol": 1e-13})):
+        found = run(problem, schedule=schedule, links=links, **options)[0][:, : first[stop]]
+        wanted = by_sister(problem, links, n_sweeps=n_sweeps, mean_field=schedule == "mean-field")
+        np.testing.assert_allclose(found, wanted[:, : first[stop]], rtol=0, atol=1e-10)

@@ -19,6 +19,7 @@ from crfbook.dynamic.sum_product import (
     cavity_at,
     message_sweep,
     plain_message,
+    sweep_messages_plain,
 )
 
 pytestmark = pytest.mark.kernels
@@ -531,23 +532,41 @@ def test_small_products_are_reported():
 
 
 def test_the_largest_change_first():
-    """Residual propagation by its definition: all changes are computed again for each message."""
+    """Residual propagation by its readable sister: all changes are computed again for each message."""
     model = next(loops(10))
     graph = model.graph
     scores, _ = loopy._scores(graph, model.log_phi, model.log_tables)
     potentials, msg = loopy._exp(scores), loopy._uniform(graph, SUM)
     for n_sent in range(1, 4):
-        for _ in range(len(msg)):
-            new = np.zeros_like(msg)
-            for s in range(len(msg)):
-                plain_message(s, graph, potentials, msg, new[s])
-            best = int(np.abs(new - msg).max(axis=1).argmax())
-            msg[best] = new[best]
+        assert loopy.residual_plain(graph, potentials, msg, 0.0, len(msg)) == len(msg)
         found = of(model, "residual", 0.0, max_sweeps=n_sent)
         p = potentials.phi.copy()
         for s, v in enumerate(graph.slot_var):
             p[v] *= msg[s]
         np.testing.assert_allclose(found.p_var, p / p.sum(axis=1)[:, None], atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_readable_sisters_send_the_same_messages(seed):
+    """Residual propagation until no change is large, then sweeps of all kinds."""
+    rng = np.random.default_rng(seed)
+    for model in loops(seed):
+        graph = model.graph
+        potentials = loopy._exp(loopy._scores(graph, model.log_phi, model.log_tables)[0])
+        msg, work, lost = loopy._uniform(graph, SUM), loopy._buffers(graph), np.zeros(1, np.uint8)
+        state = loopy.State(np.zeros(1), lost, np.zeros(1, np.int64))
+        fast, queue, what = msg.copy(), loopy._queue(msg, SUM), (graph, potentials)
+        loopy.residual_messages(np.array([0]), *what, SUM, fast, 1e-3, 1000, queue, state, work)
+        n_sent = loopy.residual_plain(*what, msg, 1e-3, 1000)
+        assert 0 < n_sent < 1000 and state.sweeps[0] == -(-n_sent // len(msg))
+        np.testing.assert_allclose(fast, msg, rtol=0, atol=1e-12)
+        for at_once, damping in ((False, 0.0), (True, 0.0), (True, 0.3)):
+            order, old, change = rng.permutation(len(msg)), loopy._uniform(graph, SUM), np.zeros(1)
+            msg, new = old.copy(), old.copy() if at_once else old
+            message_sweep(order, *what, old, SUM, new, damping, change, lost, work)
+            largest = sweep_messages_plain(order, *what, msg, at_once, damping)
+            np.testing.assert_allclose(new, msg, rtol=0, atol=1e-12)
+            assert change[0] == pytest.approx(largest, rel=1e-9)
 
 
 def test_scores_of_labels():

@@ -11,7 +11,7 @@ from scipy import sparse
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
 from crfbook.distributed import fit, write_shards
-from crfbook.distributed.objective import KEPT
+from crfbook.distributed.objective import CACHE
 from crfbook.distributed.shards import (
     ALPHABET,
     MANIFEST,
@@ -80,7 +80,7 @@ def some_shards(folder, **options):
 
 def forget():
     """Drop what this process keeps of shards: the same names now hold other files."""
-    KEPT.clear(), read_alphabet.cache_clear(), read_features.cache_clear()
+    CACHE.clear(), read_alphabet.cache_clear(), read_features.cache_clear()
 
 
 def rewritten(folder, change):

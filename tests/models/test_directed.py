@@ -12,10 +12,18 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
+from crfbook.chain.sequence import feature_matrix
 from crfbook.data.corpus import make_corpus, offsets
 from crfbook.data.features import log_edge, observed
 from crfbook.models.crf import CRF
-from crfbook.models.directed import HMM, MEMM, LocalObjective, emission_scores, move_normalisers
+from crfbook.models.directed import (
+    HMM,
+    MEMM,
+    LocalObjective,
+    emission_scores,
+    local_loss_plain,
+    move_normalisers,
+)
 
 X = [
     [["the"], ["dog"], ["runs"]],
@@ -91,6 +99,21 @@ def test_local_objective_is_the_definition(seed, all_states):
         error = check_grad(lambda v: objective(v)[0], lambda v: objective(v)[1], point, epsilon=1e-6)
         assert error < 1e-4
     assert objective(w)[1].tolist() == LocalObjective(corpus, features, c2=0.3, n_threads=2)(w)[1].tolist()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_readable_sister_has_the_same_loss_and_gradient(seed):
+    corpus = random_corpus(seed, values=seed % 2 == 0)
+    features = observed(corpus, 3, 7, 2)
+    w = np.random.default_rng(seed).standard_normal(features.n_features)
+    value, grad = 0.0, np.zeros_like(w)
+    for s in corpus.visited:
+        X, _ = feature_matrix(s, corpus, features)
+        loss, slope = local_loss_plain(X @ w, corpus.labels[slice(*corpus.seq_ptr[s : s + 2])], 3)
+        value, grad = value + corpus.weights[s] * loss, grad + corpus.weights[s] * (X.T @ slope)
+    found = LocalObjective(corpus, features)(w)
+    assert found[0] == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(found[1], grad, rtol=0, atol=1e-11)
 
 
 def test_moved_normalisers_leave_every_probability():

@@ -22,7 +22,7 @@ import crfbook.distributed.fitting as fitting
 from crfbook import CRF
 from crfbook._checks import ModelFileError
 from crfbook.distributed import fit, write_shards
-from crfbook.distributed.objective import KEPT
+from crfbook.distributed.objective import CACHE
 from crfbook.distributed.shards import read_shard
 from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic import sdca
@@ -339,7 +339,7 @@ def test_a_model_that_was_trained_before(shards, reference):
 
 def test_nothing_is_kept_of_shards_here(shards):
     trained(shards, rules={"max_iterations": 1})
-    assert not KEPT.things
+    assert not CACHE.things
 
 
 def test_few_iterations(shards):

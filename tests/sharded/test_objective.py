@@ -14,8 +14,8 @@ import crfbook.distributed.objective as module
 from crfbook import CRF
 from crfbook.chain.objective import Objective
 from crfbook.distributed import ShardedObjective, ShardError, fit, write_shards
-from crfbook.distributed.engine import Branch, Local, Part, cut, joined
-from crfbook.distributed.objective import KEPT, Kept
+from crfbook.distributed.engine import Branch, Local, SparseVector, cut, joined
+from crfbook.distributed.objective import CACHE, Cache
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,9 @@ def w(shards):
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
-    KEPT.clear()
+    CACHE.clear()
     yield
-    KEPT.clear()
+    CACHE.clear()
 
 
 def test_value_gradient_and_curvature_are_those_of_one_objective(shards, w):
@@ -117,7 +117,7 @@ def test_parts_are_summed_to_the_bits_of_whole_arrays(seed):
 
     def part(_, i):
         place, values = sparse[i]
-        return i, Part(values.copy(), place, size)
+        return i, SparseVector(values.copy(), place, size)
 
     def whole(_, i):
         place, values = sparse[i]
@@ -133,7 +133,7 @@ def test_parts_are_summed_to_the_bits_of_whole_arrays(seed):
 
 def test_a_part_has_no_negative_zero_left():
     for size in (2, 3):
-        total = Part(np.array([-0.0, -0.0]), np.arange(2), size).whole()
+        total = SparseVector(np.array([-0.0, -0.0]), np.arange(2), size).whole()
         assert total.tobytes() == np.zeros(size).tobytes()
 
 
@@ -150,19 +150,19 @@ def test_what_is_built_is_kept_within_the_budget(shards, w, monkeypatch):
     built, real = [], module._build
     monkeypatch.setattr(module, "_build", lambda *args: built.append(args[0]) or real(*args))
     for budget, wanted in ((None, 1), (0, 3), (1 << 40, 1)):
-        KEPT.clear()
+        CACHE.clear()
         built.clear()
         objective = ShardedObjective(shards, Local(), budget=budget)
         for _ in range(3):
             objective(w)
         assert len(built) == wanted * len(shards), budget
-    KEPT.clear()
+    CACHE.clear()
     ShardedObjective(shards, Local(), budget=0)(w)
-    assert len(KEPT.things) == 1
+    assert len(CACHE.things) == 1
 
 
 def test_the_least_recently_used_goes_first():
-    kept = Kept()
+    kept = Cache()
     for name in "abca":
         kept.get(name, lambda name=name: (name, 10), 30)
     kept.get("d", lambda: ("d", 10), 30)
@@ -170,7 +170,7 @@ def test_the_least_recently_used_goes_first():
 
 
 def test_threads_build_a_shard_once():
-    kept, built, gate = Kept(), [], threading.Barrier(4)
+    kept, built, gate = Cache(), [], threading.Barrier(4)
 
     def ask():
         gate.wait()

@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from crfbook.training import interrupts, threads
-from crfbook.training.interrupts import deliver_signals, held_back, interruptible_chunks, signals_at_once
+from crfbook.training.interrupts import deliver_signals, held_back, interruptible_stretches, signals_at_once
 
 
 def press():
@@ -50,11 +50,11 @@ def test_without_a_signal_nothing_happens():
 
 
 def test_an_epoch_is_interrupted_between_its_chunks(monkeypatch):
-    monkeypatch.setattr(interrupts, "CHUNK", 4)
+    monkeypatch.setattr(interrupts, "STRETCH", 4)
     order, seen = np.arange(10)[::-1], []
-    assert list(map(list, interruptible_chunks(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
+    assert list(map(list, interruptible_stretches(order))) == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
     with pytest.raises(KeyboardInterrupt), held_back():
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             if seen:
                 press()
             seen += list(part)

@@ -10,7 +10,7 @@ from helpers.corpora import random_corpus, random_model
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from crfbook.chain.objective import Objective
-from crfbook.training.threads import one_blas_thread, resolve_threads, run_pieces
+from crfbook.training.threads import one_blas_thread, resolve_threads, run_tasks
 
 pytestmark = pytest.mark.usefixtures("kernels_only")
 
@@ -43,8 +43,8 @@ def test_threads_allocate_nothing_that_they_share():
 
 def test_results_keep_their_order():
     for n_threads in (1, 2, 7):
-        assert run_pieces(lambda i: i * i, 5, n_threads) == [0, 1, 4, 9, 16]
-    assert run_pieces(lambda i: i, 0, 4) == []
+        assert run_tasks(lambda i: i * i, 5, n_threads) == [0, 1, 4, 9, 16]
+    assert run_tasks(lambda i: i, 0, 4) == []
 
 
 def test_errors_come_through():
@@ -55,7 +55,7 @@ def test_errors_come_through():
 
     for n_threads in (1, 3):
         with pytest.raises(ValueError, match="piece 2"):
-            run_pieces(task, 4, n_threads)
+            run_tasks(task, 4, n_threads)
 
 
 def blas_threads():

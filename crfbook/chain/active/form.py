@@ -1,8 +1,8 @@
 """Active sets behind the port: `ActivePairs`, and `ActiveObjective`, which freezes and renews them.
 
-L-BFGS compares values and gradients of one function. Sets that change with the weights give it another one at
-every step, and its line search fails. So the sets are frozen: the objective is smooth, convex, and exact for
-its sets. Where it has been minimised, or sooner, the sets are made anew from the weights (`renew`), and with
+L-BFGS compares values and gradients of one function. Sets that change with the weights make another function
+at every step, and its line search fails. So the sets are frozen: the objective is smooth, convex, and exact
+for its sets. When it has been minimised, or sooner, `renew` makes the sets anew from the weights, and with
 them the bound on what they leave out.
 
 The sequences of a packed batch go one after another, as each has sets of its own (`active_batch`).
@@ -58,12 +58,23 @@ class Chosen(NamedTuple):
 
 @kernel
 def active_batch(b, packing, edges, rule, choose, log_node, found, chosen, limits, work, flags):
-    """log Z, node marginals and sums of a batch, each sequence by itself; returns cells of `Chosen`.
+    """log Z, node marginals and sums of a batch, each sequence by itself; returns the cells of `Chosen`.
 
-    Arguments: b, packing: n rows, B sequences; edges: a `DefaultEdges`; rule; choose = 1: sets are made, and
-    the bounds with them; log_node (n, M): scores, overwritten; out: found; chosen: its cells may grow, and
-    come back; limits: `Extremes`; work; flags uint8 (>= B,): 1: needs the log form, and has added nothing.
-    Cost: that of `active_forward`, `active_backward`, `bound_log_z`. Source: chapter 10.
+    Arguments:
+        b, packing : a batch, n rows of B sequences
+        edges : a `DefaultEdges`
+        rule : an `ActiveRule`
+        choose : 1: the sets are made, and the bounds with them
+        limits : an `Extremes`
+        log_node : (n, M), scores, overwritten
+    Out:
+        found : a `Found`
+        chosen : a `Chosen`; its cells may be another, longer array, which is returned
+        flags : uint8 (>= B,), 1: needs the log form, and has added nothing
+    Work:
+        work : an `ActiveWork`
+    Cost: that of `active_forward`, `active_backward`, `bound_log_z`.
+    Source: chapter 10.
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     lo, hi = packing.row_ptr[b], packing.row_ptr[b + 1]

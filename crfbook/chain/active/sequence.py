@@ -1,25 +1,25 @@
-"""Forward-backward with active sets: at each token only some labels bring their stored pairs along.
+"""Forward-backward with active sets: at each token only the stored pairs of some labels count.
 
-Most labels have next to no mass. A label yp is *active* at token t if its share of the forward mass is large
-enough, or if it is the gold label. Of the others all pairs get the default, potential 1:
+Most labels have hardly any mass. A label yp is *active* at token t if its share of the forward mass is large
+enough, or if it is the gold label. All pairs of other labels get the default, potential 1:
 
     a[t,y] = psi[t,y] ( sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y) )
 
-No mass is lost by that, only its preferences are. `outside` = 0 is the beam of Pal, Sutton and McCallum
-(2006), Method 1 of Jeong, Lin and Lee (2009): labels that are not active are left out altogether. Either way
-this is exact inference in another model, whose transitions depend on the token. While the sets stay, so do
-log Z, which is convex in the weights, and its gradient.
+So no mass is lost, only which next label it prefers. `outside` = 0 leaves out labels that are not active: the
+beam of Pal, Sutton and McCallum (2006), Method 1 of Jeong, Lin and Lee (2009). Both are exact inference in
+another model, whose transitions depend on the token. While the sets stay the same, that model does: its log Z
+is convex in the weights, and the gradient is exact.
 
-A sequence goes by itself, as its sets are its own. `rows` int64 (T,): rows of its tokens in psi, p_node,
-labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see below. A *cell* is a
-previous label in the list of a group, as in sparse/default.py. The active cells of token t are
+A sequence is computed by itself, as it has sets of its own. `rows` int64 (T,): rows of its tokens in psi,
+p_node, labels; `edges`: a `DefaultEdges` of sparse/potentials.py; `rule`, `work`, `pairs`: see below. A
+*cell* is a previous label in the list of a group, as in sparse/default.py. The active cells of token t are
 cell[ptr[t]:ptr[t+1]], rising: cell int32 (>= T C,), ptr int64 (T+1,). theta (F,): the present weights, where
 `pairs` is not None.
 
 `bound_log_z` says how wrong log Z of active sets can be, from what was dropped. All numbers are positive, so
 a vector above alpha stays above it in every later step, and one below stays below. Each step is as in
-`active_step`, with more or less for the pairs that were dropped. Of the next labels y that are active
-themselves all pairs are taken in. Of the others the dropped labels bring at most
+`active_step`, with more or less for the pairs that were dropped. A next label y that is active takes all its
+pairs. To another one the dropped labels add at most
 
     high(y) = min( lost max_yp gain(yp,y),  largest sum_yp gain(yp,y) ),  gain > 0 alone,
 
@@ -43,7 +43,7 @@ from crfbook.chain.sparse.lanes import LEAST_SHARE, column_factors, row_factors
 from crfbook.chain.vector_math import exp_inplace
 
 EPS = 1e-3  # the paper's, and the default
-ALL = -2  # in place of the token that labels are marked with
+ALL = -2  # in place of a token: the stored pairs of all labels count
 ABOVE, BELOW = 0, 1  # sides of `bound_log_z`
 
 
@@ -124,7 +124,10 @@ def extremes(edges):
 def row_sum(x):
     """sum_i x[i], in eight partial sums side by side.
 
-    Arguments: x (n,). Cost: n. Source: docs/SPEC.md, F.2.
+    Arguments:
+        x : (n,)
+    Cost: n.
+    Source: docs/SPEC.md, F.2.
     """
     n = x.size - x.size % 8
     a = b = c = d = e = f = g = h = 0.0
@@ -157,9 +160,16 @@ def _least_kept(alpha, lost_mass):
 def choose_cells(alpha, gold, rule, scores, cell, n):
     """Append the active cells of a token to cell[:n]; returns the new n.
 
-    Arguments: alpha (L,), of sum 1; gold: label, -1: unknown; rule; scores: a DefaultScores; out: cell int32
-    (>= n + C,), C cells; n. Cost: C; sorting L numbers if rule.lost_mass is given. Source: Pal, Sutton and
-    McCallum (2006); Jeong, Lin and Lee (2009), section 3.2.
+    Arguments:
+        alpha : (L,), of sum 1
+        gold : label, -1: unknown
+        rule : an `ActiveRule`
+        scores : a `DefaultScores`
+    Out:
+        cell : int32 (>= n + C,), C cells
+        n : the new end of cell
+    Cost: C; sorting L numbers if rule.lost_mass is given.
+    Source: Pal, Sutton and McCallum (2006); Jeong, Lin and Lee (2009), section 3.2.
     """
     least = _least_kept(alpha, rule.lost_mass) if rule.lost_mass >= 0.0 else rule.least_share
     member, some = scores.member, 0
@@ -187,9 +197,14 @@ def choose_cells(alpha, gold, rule, scores, cell, n):
 def refresh_cells(cells, theta, pairs, edges):
     """Scores and gains of the stored pairs of some cells, from the present weights.
 
-    Arguments: cells int32 (n,); theta (F,); pairs: a `PairWeights`, its known updated; out: edges: score and
-    gain. Cost: an exp for each pair of cells that were not refreshed since the weights changed. Source:
-    chapter 10.
+    Arguments:
+        cells : int32 (n,)
+        theta : (F,)
+        pairs : a `PairWeights`, its known updated
+    Out:
+        edges : score and gain
+    Cost: an exp for each pair of cells that were not refreshed since the weights changed.
+    Source: chapter 10.
     """
     row_ptr, step = edges.scores.row_ptr, pairs.step[0]
     for c in cells:
@@ -227,10 +242,19 @@ def _product(x, y):
 
 @kernel
 def column_anew(y, t, before, edges, outside, mark, factor):
-    """sum_yp before[yp] psi_t(yp,y), each pair by itself: what cancellation has spoilt.
+    """sum_yp before[yp] psi_t(yp,y), each pair by itself, where a difference has lost its digits.
 
-    Arguments: y; t: stored pairs of labels marked t count, ALL: of all labels; before (L,); edges; outside;
-    mark (L,); work: factor (L,). Cost: L, an exp a stored pair. Source: chapter 10.
+    Arguments:
+        y : next label
+        t : the stored pairs of labels marked t count; ALL: those of all labels
+        before : (L,)
+        edges : a `DefaultEdges`
+        outside : as in `ActiveRule`
+        mark : (L,)
+    Work:
+        factor : (L,)
+    Cost: L, an exp a stored pair.
+    Source: chapter 10.
     """
     scores, g = edges.scores, edges.scores.group[y]
     column_factors(y, edges, factor)
@@ -245,8 +269,20 @@ def column_anew(y, t, before, edges, outside, mark, factor):
 def active_step(t, edges, outside, cell, ptr, before, mark, factor, a):
     """a[y] = sum_yp before[yp] psi_t(yp,y): into token t, from the cells active at t - 1.
 
-    Arguments: t >= 1; edges; outside; cell (>= T C,), ptr (T+1,); before (L,); mark (L,): t - 1 where active;
-    out: a (L,); work: factor (L,). Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), (8).
+    Arguments:
+        t : >= 1
+        edges : a `DefaultEdges`
+        outside : as in `ActiveRule`
+        cell : (>= T C,)
+        ptr : (T+1,)
+        before : (L,)
+        mark : (L,), t - 1 where active
+    Out:
+        a : (L,)
+    Work:
+        factor : (L,)
+    Cost: that of `active_forward`.
+    Source: Jeong, Lin and Lee (2009), (8).
     """
     scores = edges.scores
     i, end = ptr[t - 1], ptr[t]
@@ -280,12 +316,22 @@ def active_forward(rows, psi, labels, edges, rule, choose, cell, ptr, work, pair
     a[0,y] = psi[0,y];  alpha[t] = a[t] / c[t], sum_y alpha[t,y] = 1
     a[t,y] = psi[t,y] (sum_yp alpha[t-1,yp] + sum_{yp active, stored} alpha[t-1,yp] gain(yp,y))
     log Z = sum_t log c[t];  outside = 0: alpha of what is not active becomes 0, and c[t] loses its share
-    choose = 1: the sets are made on the way. 0: they stand. The pairs of active cells are refreshed first, if
-    `pairs`, a `PairWeights`, is not None.
+    The pairs of active cells are refreshed first, if `pairs`, a `PairWeights`, is not None.
 
-    Arguments: rows (T,); psi (n, >= L): exp of scores; labels int32 (n,): gold, -1: unknown; edges; rule: an
-    `ActiveRule`; choose; cell (>= T C,), ptr (T+1,); work: overwritten; pairs, theta (F,). Cost a token: a
-    few times L, and the stored pairs of the active cells. Source: Jeong, Lin and Lee (2009), eq. (8).
+    Arguments:
+        rows : (T,)
+        psi : (n, >= L), exp of scores
+        labels : int32 (n,), gold, -1: unknown
+        edges : a `DefaultEdges`
+        rule : an `ActiveRule`
+        choose : 1: the sets are made; 0: they are read
+        cell : (>= T C,)
+        ptr : (T+1,)
+        work : overwritten
+        pairs : a `PairWeights`, or None
+        theta : (F,)
+    Cost a token: a few times L, and the stored pairs of the active cells.
+    Source: Jeong, Lin and Lee (2009), eq. (8).
     """
     T, L = rows.size, work.alpha.shape[1]
     mark, log_z, n = work.mark, 0.0, 0
@@ -337,9 +383,14 @@ def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, 
     beta[t-1,yp] = sum_y v[t,y] + sum_stored gain(yp,y) v[t,y] if yp is active, else sum_y v[t,y]
     p_node[t,y] = alpha[t,y] beta[t,y]
 
-    Arguments: rows, psi, edges, rule, cell, ptr, work as `active_forward` left them; weight; out: p_node
-    (n, >= L); product (P,), added to. Cost: that of `active_forward`. Source: Jeong, Lin and Lee (2009), eq.
-    (9); chapter 10.
+    Arguments:
+        rows, psi, edges, rule, cell, ptr, work : as `active_forward` left them
+        weight : of the sequence
+    Out:
+        p_node : (n, >= L)
+        product : (P,), added to
+    Cost: that of `active_forward`.
+    Source: Jeong, Lin and Lee (2009), eq. (9); chapter 10.
     """
     T, L = rows.size, work.alpha.shape[1]
     scores, v, beta = edges.scores, work.v, work.beta
@@ -362,7 +413,7 @@ def active_backward(rows, psi, weight, edges, rule, cell, ptr, p_node, product, 
             else:
                 for j in range(scores.label_ptr[g], scores.label_ptr[g + 1]):
                     total += v[scores.label[j]]
-            # apart from beta, to which the total alone is added next: it would take digits along
+            # not added to beta yet: the total is added next, and the sum would lose digits
             begin = i
             while i < end and cell[i] < stop:
                 c, some = cell[i], total
@@ -415,7 +466,7 @@ def _whole_columns(t, before, edges, limits, cell, ptr, work, total_buf, a):
         for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
             total_buf[g] += before[member[c]]
     first, n = ptr[t], ptr[t + 1] - ptr[t]
-    # a function of its own for one label would count references to forty arrays each time
+    # not a kernel of its own for one label: it would count references to forty arrays at each call
     for i in range(n + limits.last.size):
         y = member[cell[first + i]] if i < n else limits.last[i - n]
         some = total_buf[group[y]]
@@ -433,9 +484,16 @@ def bound_log_z(side, rows, psi, edges, limits, cell, ptr, work):
 
     A[t,y] = psi[t,y] sum_yp A[t-1,yp] psi_t(yp,y),  psi_t as in `active_forward` with the default outside;
     plus high(y), or minus low(y), where y is not active at t; all stored pairs where it is
-    Arguments: side; rows, psi (n, >= L), edges, cell, ptr as `active_forward` left them; limits: an
-    `Extremes`; work: its first two rows of alpha, mark and factor overwritten. inf, or -inf, where float64
-    ends. Cost: that of `active_forward`, and the pairs into active labels. Source: ours; chapter 10.
+
+    Arguments:
+        side : ABOVE or BELOW
+        rows, edges, cell, ptr : as `active_forward` left them
+        psi : (n, >= L)
+        limits : an `Extremes`
+        work : an `ActiveWork`, its first two rows of alpha, mark and factor overwritten
+    Returns inf, or -inf, where the bound exceeds float64.
+    Cost: that of `active_forward`, and the pairs into active labels.
+    Source: ours; chapter 10.
     """
     before, a, mark, log_z = work.alpha[0], work.alpha[min(1, work.alpha.shape[0] - 1)], work.mark, 0.0
     total_buf = np.empty(edges.scores.member_ptr.size - 1)
@@ -460,3 +518,33 @@ def bound_log_z(side, rows, psi, edges, limits, cell, ptr, work):
             mark[edges.scores.member[cell[i]]] = t
         before, a = a, before
     return log_z
+
+
+def active_marginals_plain(log_node, log_edge, labels, eps):
+    """(log Z, p_node (T, L), counts (L, L) of pairs that start active, active bool (T, L)): to be read.
+
+    The readable sister of `active_forward` and `active_backward`, with the default outside. With eps = 0 all
+    labels are active: forward-backward with a default, the sister of `lanes_forward_backward`.
+
+    log_node : (T, L).
+    log_edge : (L, L) [previous, next], 0 where no pair is stored.
+    labels : int (T,), gold, which are active; -1: unknown.
+    eps : a label is active where it has at least this share of the forward mass.
+    Source: Jeong, Lin and Lee (2009), eq. (8), (9); chapter 10.
+    """
+    (T, L), psi, gain, active = log_node.shape, np.exp(log_node), np.expm1(log_edge), [None] * len(labels)
+    alpha, scale, p_node, counts = np.empty((T, L)), np.empty(T), np.empty((T, L)), np.zeros((L, L))
+    for t in range(T):
+        alpha[t] = psi[t]
+        if t > 0:
+            alpha[t] *= alpha[t - 1].sum() + (active[t - 1] * alpha[t - 1]) @ gain
+        scale[t] = alpha[t].sum()
+        alpha[t] /= scale[t]
+        active[t] = (alpha[t] >= eps) | (np.arange(L) == labels[t])
+    beta = np.ones(L)
+    for t in range(T - 1, -1, -1):
+        p_node[t], v = alpha[t] * beta, psi[t] * beta / scale[t]
+        if t > 0:
+            counts += np.exp(log_edge) * np.outer(active[t - 1] * alpha[t - 1], v)
+            beta = v.sum() + active[t - 1] * (gain @ v)
+    return np.log(scale).sum(), p_node, counts, np.array(active)

@@ -7,8 +7,8 @@ path scores
     sum_t u[t,y_t] + sum_(t>=1) (lam[y_(t-1),y_t] if active else eta[y_t])
         = sum_t u'[t,y_t] + sum_(t>=1) (lam'[y_(t-1),y_t] if active else 0)
 
-So a tied model is one whose pairs without a weight score 0, as everywhere in crfbook, with an attribute
-"after another token" that all tokens have but the first of each sequence. Forward-backward, decoders and
+So a tied model is one whose pairs without a weight score 0, as everywhere in crfbook. All its tokens but the
+first of each sequence have one more attribute, "after another token". Forward-backward, decoders and
 marginals need nothing new. Only the penalty differs: it is on lam and eta.
 
     later, fewer = tied_features(corpus, features)
@@ -24,8 +24,8 @@ The pseudo-likelihood of a corpus: each label given its neighbours' labels, a st
     p(y | ...) is proportional to  exp(u[t,y] + [t > 0] lam[y_(t-1),y] + [t < T-1] lam[y,y_(t+1)])
 
 The neighbours are known in training. So a token is a sequence by itself with two more attributes, "after yp"
-with the weights lam[yp,.], and "before yn" with the weights lam[.,yn]: `Objective` has all that it takes. A
-weight of a pair stands twice in it, and its gradient is the sum of both.
+with the weights lam[yp,.], and "before yn" with the weights lam[.,yn], and `Objective` computes it. A weight
+of a pair occurs twice in it, and its gradient is the sum of both.
 
     start = minimize(PseudoLikelihood(corpus, features, c2=c2), np.zeros(F), c2=c2, max_iterations=30).w
 
@@ -39,7 +39,7 @@ from crfbook.chain.objective import Objective, check_labels, check_weights, l2_p
 from crfbook.data.corpus import offsets
 from crfbook.data.features import frequency_cutoff, from_keys, select
 
-LEAST_COUNT = 4  # pairs that occur more often in training are active
+LEAST_COUNT = 4  # pairs of labels that occur more often in training are active
 
 
 def with_attributes(corpus, token, attr, first=False):

@@ -35,8 +35,8 @@ DECODING = "dense decoding", "sparse decoding", "default decoding"
 
 # {form: {count: seconds}}
 SECONDS = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
-# seconds of the dense form below which nothing else is considered: it takes hundreds of uses to save what
-# compiling costs
+# seconds of the dense form: below, no other form is considered, as it takes hundreds of uses to repay
+# compiling
 SMALL = 0.05
 # Where an evaluation takes NumPy less than this, no kernel is compiled (30 s). 0: kernels always. Measured on
 # two busy cores, chunking, 286 tokens of 20, 815 of 50 and 1,512 of 100 sentences, 13 to 16 labels: whole
@@ -104,8 +104,8 @@ def factors(s):
 
     spill: the share of the tables of all classes that does not stay in the processor's cache. alone: 1 if no
     row shares its step and class with another. several: 1 if there is more than one class, so that rows are
-    sorted. Decoding goes by stretches; labels that cannot win are left out (`pruned`) where a stretch is
-    long. row_pairs: stored pairs in a row of default.py.
+    sorted. pruned: 1 if a stretch that is decoded is so long that labels which cannot win are left out.
+    row_pairs: stored pairs in a row of default.py.
     """
     square = s.labels**2
     stretches = float(n_stretches(s.tokens, s.labels))
@@ -145,8 +145,10 @@ def choose_form(sizes, forms=("batched", "sparse")):
 class FormChooser:
     """Chooses, at given weights, the form for a corpus.
 
-    form : "auto", or the one to take whatever the weights are. kernels : True: "numpy" is none of the
-    choices. The attribute `tiny` says whether it is "numpy".
+    form : "auto", or the form for all weights.
+    kernels : True: "numpy" is not among the choices.
+
+    The attribute `tiny` says whether the form is "numpy".
 
     Raises ValueError for another word, and for "default" where transitions depend on the text.
     """
@@ -170,7 +172,7 @@ class FormChooser:
             self.n_sequences, self.n_tokens = max(1, corpus.n_sequences), corpus.n_tokens
             self.n_pieces = n_pieces or n_shards(corpus.n_tokens, features.n_node)
             self.pairs = class_pairs(features, corpus.class_ptr, corpus.class_attr)
-            # what is known without weights, and all that the forms with tables depend on
+            # the sizes that do not depend on weights: the forms with tables need no others
             width, n_classes = padded(features.n_labels), corpus.n_classes
             none = [0.0] * (len(Sizes._fields) - 5)
             self.data_sizes = Sizes(self.n_tokens, width, n_classes, *self._groups(), *none)
@@ -178,7 +180,7 @@ class FormChooser:
     def choose(self, w):
         """The form at the weights w (F,).
 
-        What takes milliseconds is batched: the other form need not be compiled. Large tables are not made.
+        What takes milliseconds is batched, so that no other form is compiled. Large tables are not made.
         """
         if self.tiny or self.form != "auto":
             return "numpy" if self.tiny else self.form
@@ -264,7 +266,7 @@ def decoding_form(form, corpus, features, w, constraints=None):
         return "dense"
     few = sizes.classes <= FEW_CLASSES  # default.py has rows for each class
     if few and 20 * features.n_labels**2 > TABLE_BYTES:
-        return "default"  # what counts pairs for the sparse form has a cell for each
+        return "default"  # counting pairs for the sparse form would need a cell for each
     sizes = chooser.sizes(np.asarray(w))
     able = DECODING[large : 3 if few else 2]
     return choose_form(sizes, able).partition(" ")[0]

@@ -6,9 +6,9 @@ are 0.5 % of all pairs, and a table of the others holds zeros. Here they cost on
     best[t,y] = max( max_{yp without a stored (yp,y)} delta[t-1,yp],
                      max_{stored (yp,y)} delta[t-1,yp] + s(yp,y) )
 
-Hard constraints would break that, were they stored: in BIO most pairs are forbidden. So next labels fall into
-groups that the same previous labels may precede ("B-* and O: all", "I-NP: B-NP and I-NP"), and each group has
-a maximum of its own. A *cell* is a previous label in the list of a group. `scores` is a `DefaultScores`
+Hard constraints cannot be stored pairs: in BIO most pairs are forbidden. So next labels that the same
+previous labels may precede are a group ("B-* and O: all", "I-NP: B-NP and I-NP"), and each group has a
+maximum of its own. A *cell* is a previous label in the list of a group. `scores` is a `DefaultScores`
 (potentials.py), which lists its arrays with shapes.
 
 Which cells can matter is known before their pairs are looked at. If q is the best previous label of a group,
@@ -17,7 +17,7 @@ then yp loses against it for every next label y of that group where
     delta[yp] + bound[q,yp] < delta[q],      bound[q,yp] = max_y ( s(yp,y) - s(q,y) )
 
 This is the dominance of chain/viterbi.py on rows that are lists. A row of `bound` is made when its q wins for
-the first time; few labels ever do.
+the first time. Few labels ever win.
 """
 
 import numpy as np
@@ -37,8 +37,12 @@ next labels whose default had to be searched for.
 def find_next(next_label, start, stop, y):
     """Position of y among the rising next_label[start:stop], or -1: bisection.
 
-    Arguments: next_label int32 (P,); start, stop; y. Cost: log2(stop - start). Source: Knuth, The Art of
-    Computer Programming 3, section 6.2.1.
+    Arguments:
+        next_label : int32 (P,)
+        start, stop : the part that is searched
+        y : next label
+    Cost: log2(stop - start).
+    Source: Knuth, The Art of Computer Programming 3, section 6.2.1.
     """
     end = stop
     while start < stop:
@@ -55,10 +59,18 @@ def bound_row(q, first, stop, base, scores, bound, b):
     """bound[b + c - first] = max(0, max_y s(c,y) - s(q,y)) for the cells c of one group, rounded up.
 
     y are the next labels. Where c stores (c,y), y is looked at; of the others only the y counts that q stores
-    with the lowest score. Arguments: q: the winning cell; first, stop: the cells of its group; base: k C for
-    the edge class k; scores; out: bound float32 (>= b + stop - first,). Allocates 12 L bytes. Cost: L, the
-    stored pairs of the group, and sorting those of q. Source: Esposito and Radicioni (2009), the idea;
-    chapter 11.
+    with the lowest score.
+
+    Arguments:
+        q : the winning cell
+        first, stop : the cells of its group
+        base : k C for the edge class k
+        scores : a `DefaultScores`
+    Out:
+        bound : float32 (>= b + stop - first,), from b on
+    Allocates 12 L bytes.
+    Cost: L, the stored pairs of the group, and sorting those of q.
+    Source: Esposito and Radicioni (2009), the idea; chapter 11.
     """
     next_label, s = scores.next_label, scores.score
     q_start, q_stop = scores.row_ptr[base + q], scores.row_ptr[base + q + 1]
@@ -86,8 +98,13 @@ def bound_row(q, first, stop, base, scores, bound, b):
 def largest(x, n):
     """(place, value) of the largest of x[:n], n >= 1; the smallest place if several are.
 
-    A block that nothing larger stands in is one vector comparison. If x[0] is NaN, so is the value.
-    Arguments: x (>= n,); n. Cost: n. Source: chapter 11.
+    A block without a larger number takes one vector comparison. If x[0] is NaN, so is the value.
+
+    Arguments:
+        x : (>= n,)
+        n : entries that are looked at
+    Cost: n.
+    Source: chapter 11.
     """
     place, high = 0, x[0]
     for lo in range(0, n, 32):
@@ -106,9 +123,17 @@ def largest(x, n):
 def cells_alive(d, first, size, lift, place, limit, pool, n):
     """Append first + i for each i < size with d[i] + lift[place + i] >= limit to pool[:n]; returns the new n.
 
-    Arguments: d (>= size,): delta of the cells of a group; first: its first cell; size; lift (>= place +
-    size,): by how much a cell may still gain, from `place` on; limit; out: pool int32 (>= n + size,); n.
-    Cost: size; a block that no cell passes is one vector comparison. Source: chapter 11.
+    Arguments:
+        d : (>= size,), delta of the cells of a group
+        first : its first cell
+        size : cells of the group
+        lift : (>= place + size,), by how much a cell may still gain, from `place` on
+        limit : least sum of a cell that stays
+        n : entries of pool in use
+    Out:
+        pool : int32 (>= n + size,)
+    Cost: size; a block that no cell passes is one vector comparison.
+    Source: chapter 11.
     """
     for lo in range(0, size, 64):
         hi = min(lo + 64, size)
@@ -129,10 +154,20 @@ def default_step(k, g, delta, scores, work, pool, n_pool, seen):
 
     Returns the end of its cells in pool. Where q has a stored pair with a score below 0, the default comes
     from another cell, if that is larger. Without a table of bounds, row extremes say which cells are alive:
-    they let in more.
-    Arguments: k: edge class; g; delta (L,): of the token before; scores; out: work: best (L,); pool int32 (>=
-    n_pool + cells of g,): the cells alive are pool[n_pool:end]; seen int64 (4,), added to. Cost: the cells
-    and labels of g, and the stored pairs of the cells alive. Source: chapter 11.
+    more of them are.
+
+    Arguments:
+        k : edge class
+        g : group of next labels
+        delta : (L,), of the token before
+        scores : a `DefaultScores`
+        n_pool : entries of pool in use
+    Out:
+        work : its best
+        pool : int32 (>= n_pool + cells of g,), the cells alive are pool[n_pool:end]
+        seen : int64 (4,), added to
+    Cost: the cells and labels of g, and the stored pairs of the cells alive.
+    Source: chapter 11.
     """
     first, stop = scores.member_ptr[g], scores.member_ptr[g + 1]
     base, size, best, d = k * scores.member.size, stop - first, work.best, work.gathered
@@ -190,11 +225,16 @@ def default_step(k, g, delta, scores, work, pool, n_pool, seen):
 
 @kernel
 def score_block(first, stop, lo, hi, tokens, nodes, log_node):
-    """log_node[r,y]: scores of tokens first + r < stop of the sequence lo..hi-1, hard constraints included.
+    """log_node[r,y]: scores of token first + r < stop of the sequence lo..hi-1, hard constraints included.
 
-    Arguments: first, stop, lo, hi; tokens, nodes: see `default_viterbi_many`; out: log_node
-    (>= stop - first, L). Cost: one multiply-add per stored (occurrence, weight) pair. Source: docs/SPEC.md,
-    F.2.
+    Arguments:
+        first, stop : tokens first..stop-1 are scored
+        lo, hi : tokens lo..hi-1 are the sequence
+        tokens, nodes : see `default_viterbi_many`
+    Out:
+        log_node : (>= stop - first, L)
+    Cost: one multiply-add per stored (occurrence, weight) pair.
+    Source: docs/SPEC.md, F.2.
     """
     for t in range(first, stop):
         row = log_node[t - first]
@@ -220,10 +260,20 @@ def default_forward(lo, t, stop, log_node, edge_class, scores, work, pools, n_po
     delta[lo] = log_node[lo];  delta[t,y] = log_node[t,y] + best[t,y],  best by `default_step`
     Of each delta the cells alive are kept: their numbers, rising, and values are pools[0][:n_pool] and
     pools[1][:n_pool], those of token t end at pool_ptr[t - lo]. The pools are copied where they are full.
-    Arguments: lo, t, stop; log_node (>= stop - t, >= L): row 0 is token t; edge_class int32 (N,); scores;
-    work: `DefaultWork`, delta of token t-1; pools (int32 (P,), float64 (P,)), n_pool; pool_ptr int64 (>=
-    stop - lo,); seen int64 (4,), added to. Cost: that of `default_step` for each group. Source:
-    chapter 11.
+
+    Arguments:
+        lo : first token of the sequence
+        t, stop : tokens t..stop-1 are computed
+        log_node : (>= stop - t, >= L), row 0 is token t
+        edge_class : int32 (N,)
+        scores : a `DefaultScores`
+        work : a `DefaultWork`, delta of token t-1
+        pools : (int32 (P,), float64 (P,))
+        n_pool : entries in use
+        pool_ptr : int64 (>= stop - lo,)
+        seen : int64 (4,), added to
+    Cost: that of `default_step` for each group.
+    Source: chapter 11.
     """
     delta, best, n_groups, most = work.delta, work.best, scores.member_ptr.size - 1, scores.member.size
     pool, delta_pool = pools
@@ -252,9 +302,17 @@ def default_trace_back(lo, hi, edge_class, scores, work, pools, pool_ptr, path):
     """Score of the best path of tokens lo..hi-1; if that is not -inf: path[t-1-lo] = the smallest yp whose
     delta[yp] + s(yp,path[t-lo]) is largest, among the cells alive.
 
-    Arguments: lo, hi; edge_class int32 (N,); scores; work: delta of token hi-1; pools (int32 (P,), float64
-    (P,)), pool_ptr int64 (>= hi - lo,): see `default_forward`; out: path int32 (>= hi - lo,). Cost: a
-    bisection for each cell alive in the group of a label. Source: Viterbi (1967).
+    Arguments:
+        lo, hi : tokens lo..hi-1 are the sequence
+        edge_class : int32 (N,)
+        scores : a `DefaultScores`
+        work : delta of token hi-1
+        pools : (int32 (P,), float64 (P,))
+        pool_ptr : int64 (>= hi - lo,), see `default_forward`
+    Out:
+        path : int32 (>= hi - lo,)
+    Cost: a bisection for each cell alive in the group of a label.
+    Source: Viterbi (1967).
     """
     pool, delta_pool = pools
     y, score = largest(work.delta, work.delta.size)
@@ -287,10 +345,19 @@ def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, 
     Node scores are made for a few tokens at a time, and of each delta only the cells alive are kept: in each
     group one at least. Memory grows with tokens times groups, not with tokens times labels.
 
-    Arguments: first, stop; tokens: a `Tokens`, nodes: a `NodeLists`, scores: a `DefaultScores`, work: a
-    `DefaultWork`; out: path int32 (N,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if
-    all is forbidden, nan if a sum of weights left float64; seen int64 (4,), see ALIVE, added to. Cost a
-    token: its attributes, L, the cells, and the stored pairs of the cells alive. Source: chapter 11.
+    Arguments:
+        first, stop : sequences first..stop-1
+        tokens : a `Tokens`
+        nodes : a `NodeLists`
+        scores : a `DefaultScores`
+        work : a `DefaultWork`
+    Out:
+        path : int32 (N,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden, nan if a sum of
+            weights left float64
+        seen : int64 (4,), see ALIVE, added to
+    Cost a token: its attributes, L, the cells, and the stored pairs of the cells alive.
+    Source: chapter 11.
     """
     n_rows, most = work.log_node.shape[0], scores.member.size
     pools = (np.empty(2 * most, np.int32), np.empty(2 * most))
@@ -315,3 +382,30 @@ def default_viterbi_many(first, stop, tokens, nodes, scores, work, path, score, 
             pools, n_pool = default_forward(*part, scores, work, pools, n_pool, pool_ptr, seen)
         out = pools, pool_ptr, path[lo:hi]
         score[s] = default_trace_back(lo, hi, tokens.edge_class, scores, work, *out) if good else np.nan
+
+
+def default_viterbi_plain(log_node, log_edge, stored):
+    """(score, path (T,)) of the best path: the readable sister of `default_viterbi_many`, for one group.
+
+    The default comes from the best previous label q. For next labels that follow q in a stored pair, it
+    comes from the best label that stores none.
+
+    log_node : (T, L).
+    log_edge, stored : (L, L) [previous, next], scores and bool; pairs that are not stored score 0.
+    Source: chapter 11.
+    """
+    delta, back = log_node[0], []
+    for u in log_node[1:]:
+        q = delta.argmax()
+        best, came = np.full(len(u), delta[q]), np.full(len(u), q)
+        for y in np.flatnonzero(stored[q]):
+            rest = np.where(stored[:, y], -np.inf, delta)
+            best[y], came[y] = rest.max(), rest.argmax()
+        pairs = np.where(stored, delta[:, None] + log_edge, -np.inf)
+        came = np.where(pairs.max(axis=0) > best, pairs.argmax(axis=0), came)
+        delta = u + np.maximum(best, pairs.max(axis=0))
+        back.append(came)
+    path = [int(delta.argmax())]
+    for came in reversed(back):
+        path.insert(0, int(came[path[0]]))
+    return delta.max(), path

@@ -2,8 +2,8 @@
 
 `SparsePairs` knows any number of edge classes. `DefaultPairs` knows one, and is made for hundreds of labels.
 
-Here the stages are separate kernels, called from Python: for a batch of thousands of rows that costs 0.1 ms
-of some milliseconds. What only some data need (digits lost, the log domain) is compiled when it is first
+Python calls each stage, a kernel of its own. For a batch of thousands of rows the calls take 0.1 ms of some
+milliseconds. A kernel that only some data need (lost digits, the log domain) is compiled when it is first
 called.
 """
 
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from crfbook.chain.forms import Form, squared
-from crfbook.chain.forward_backward import add_edge_marginals_log, forward_backward_log, node_marginals_log
 from crfbook.chain.likelihood import (
     Batch,
     add_tree,
@@ -22,6 +21,7 @@ from crfbook.chain.likelihood import (
     sparse_work,
     spread_rows,
 )
+from crfbook.chain.numpy_form import shares
 from crfbook.chain.packing import padded
 from crfbook.chain.sparse.choice import class_pairs, counts_as_tables
 from crfbook.chain.sparse.forward_backward import (
@@ -43,7 +43,7 @@ from crfbook.chain.sparse.potentials import (
 
 
 class Stages(Form):
-    """A form whose stages are kernels of their own. `batch` is its kind of batch, `edges` its potentials."""
+    """A form whose stages are separate kernels. `batch` is its class of batches, `edges` its potentials."""
 
     offers = ("counts", "variances")
 
@@ -113,27 +113,23 @@ class SparseBatch(Batch):
         return n_flagged
 
     @staticmethod
+    @np.errstate(invalid="ignore")
     def log_sums(edges, log_node, edge_class, weight, sums):
-        """As in `Batch`. Each step is a sequence of two tokens: one class at a time has a table."""
-        log_alpha, log_beta, p_node = log_node.copy(), np.zeros_like(log_node), np.empty_like(log_node)
-        two, alpha, beta = np.zeros((3, 2, log_node.shape[1]))
-        only = np.zeros(2, np.int32)
-        log_z = forward_backward_log(log_node[:1], np.zeros((1, *alpha.shape)), only, alpha, beta)
+        """As in `Batch`. One class at a time has a table."""
+        log_alpha, log_beta = log_node.copy(), np.zeros_like(log_node)
         for t in range(1, len(log_node)):
-            two[:] = log_alpha[t - 1], log_node[t]
-            log_z = forward_backward_log(two, class_scores(edges, edge_class[t])[None], only, alpha, beta)
-            log_alpha[t] = alpha[1]
-        for t in range(len(log_node) - 1 if np.isfinite(log_z) else 0, 0, -1):
-            table = class_scores(edges, edge_class[t])[None]
-            two[:] = log_alpha[t - 1], log_node[t] + log_beta[t]
-            total = forward_backward_log(two, table, only, alpha, beta)
-            log_beta[t - 1] = beta[0]
+            table = log_alpha[t - 1, :, None] + class_scores(edges, edge_class[t])
+            log_alpha[t] += np.logaddexp.reduce(table, axis=0)
+        log_z = np.logaddexp.reduce(log_alpha[-1])
+        if not np.isfinite(log_z):
+            return log_z, log_beta
+        for t in range(len(log_node) - 1, 0, -1):
+            after = class_scores(edges, edge_class[t]) + log_node[t] + log_beta[t]
+            log_beta[t - 1] = np.logaddexp.reduce(after, axis=1)
             if sums.pairs:
-                p_edge = np.zeros_like(table)
-                add_edge_marginals_log(two, table, only, alpha, beta, total, weight, p_edge)
-                _add_class(edges.active, edge_class[t], p_edge[0], sums)
-        node_marginals_log(log_alpha, log_beta, log_z if np.isfinite(log_z) else -np.inf, p_node)
-        return log_z, weight * p_node
+                p_edge = weight * shares(log_alpha[t - 1, :, None] + after, (0, 1))
+                _add_class(edges.active, edge_class[t], p_edge, sums)
+        return log_z, weight * shares(log_alpha + log_beta, 1)
 
 
 def _add_class(active, k, p_edge, sums):
@@ -170,7 +166,7 @@ class SparsePairs(Stages):
         self.edges = sparse_edges(features, w, *classes, bounds)
         if what == "variances":  # the squares of potentials are the potentials of twice the weights
             twice = sparse_edges(features, 2.0 * w, *classes, bounds)
-            # exp(2 WIDE) is a number: what counted is taken off again
+            # exp(2 WIDE) is finite: what it adds is subtracted again
             self.squared = twice._replace(wide=self.edges.wide)
 
     def begin(self, what, shard):
@@ -283,7 +279,7 @@ class DefaultPairs(Stages):
         return n_flagged
 
     def collect(self, total):
-        # neighbours first, so that the sum does not depend on who computed which part
+        # neighbours first: the sum does not depend on which thread computed which part
         product, square, count = (np.stack(part) for part in zip(*self.parts, strict=True))
         sums = [np.zeros(part.shape[1]) for part in (product, square, count)]
         for part, out in zip((product, square, count), sums, strict=True):

@@ -1,10 +1,10 @@
 """Sparse forward-backward: one product with a base that all tokens share, plus the label pairs with a weight.
 
-psi_edge = base + gain, base = 1 (rank one) or the potentials of the plain transitions, gain = base
-expm1(weights), which is 0 wherever no weight is. So a token costs one product per stored pair of its class,
-instead of L^2. Rows are packed as in forward_backward_batched.py. Each step goes class by class: a list of
-pairs is read once for all its rows. Then come expected counts of edge weights, class by class too: whole
-tables where most pairs have a weight, pair by pair where few have.
+psi_edge = base + gain. base is 1 (rank one), or the potentials of the plain transitions. gain = base
+expm1(weights) is 0 where there is no weight. So a token costs one product for each stored pair of its class,
+instead of L^2. Rows are packed as in forward_backward_batched.py. The rows of a step are computed class by
+class, so that a list of pairs is read once for all rows of the class. Expected counts of edge weights are
+made class by class, too: as whole tables where most pairs have a weight, pair by pair where few have.
 
 (b, packing) names a batch, as there. `edges` is a SparseEdges (potentials.py), `work` a `SparseWork`
 (chain/likelihood.py): they list their arrays with shapes. M >= L labels, padded.
@@ -18,8 +18,8 @@ from crfbook.chain.forward_backward_batched import erase_flagged, exp_rows, grou
 from crfbook.chain.sparse.potentials import open_table
 from crfbook.chain.vector_math import copy_row
 
-# A sum of base and gains below this share of the base has lost digits: it is computed again from psi, all of
-# it positive.
+# A sum of base and gains below this share of the base has lost digits. It is computed again from psi, whose
+# numbers are all positive.
 CANCELLED = 1e-3
 
 
@@ -29,8 +29,16 @@ def times_entries(source, source_row, source_label, gain, target_row, target_lab
 
     Forward, to read: source_label are the previous labels of the entries, target_label the next ones;
     `push_entries` is the kernel that runs. Backward the two change places; `pull_entries` runs.
-    Arguments: source (n, M); source_row, target_row int64 (m,); source_label, target_label uint32 (E,), gain
-    (E,); out: out (n, M). Cost: one product for each entry and row. Source: Sokolovska et al. (2010), (9).
+
+    Arguments:
+        source : (n, M)
+        source_row, target_row : int64 (m,)
+        source_label, target_label : uint32 (E,)
+        gain : (E,)
+    Out:
+        out : (n, M)
+    Cost: one product for each entry and row.
+    Source: Sokolovska et al. (2010), (9).
     """
     for j in range(source_row.size):
         for e in range(gain.size):
@@ -52,10 +60,21 @@ def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 
     Rows go four at a time, so that an entry is loaded once for all four; `times_entries` is the sister to
     read. Cells are counted from the beginning of the matrices (x of source, u of out; row i begins at i M) by
-    unsigned numbers: no index is checked for its sign. Arguments: source (n, M); rows int64 (m,); shift;
-    start, stop; prev, next_label uint32 (E,), gain (E,): entries sorted by prev; based; part (n, M): what the
-    base contributes, the same number part[i,0] in a whole row unless based; out: out (n, M). Cost: one
-    product for each entry and row. Source: Sokolovska et al. (2010), eq. (9).
+    unsigned numbers: no index is checked for its sign.
+
+    Arguments:
+        source : (n, M)
+        rows : int64 (m,)
+        shift : rows from a row to its predecessor
+        start, stop : entries start..stop-1
+        prev, next_label : uint32 (E,)
+        gain : (E,), entries sorted by prev
+        based : true if the base is not rank one
+        part : (n, M), what the base contributes, the same number part[i,0] in a whole row unless based
+    Out:
+        out : (n, M)
+    Cost: one product for each entry and row.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
@@ -85,9 +104,18 @@ def push_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based, part, out):
     """out[i - shift,yp] = part[i - shift,yp] + sum_y gain[yp,y] source[i,y], for i in rows: the way back.
 
-    Arguments as in `push_entries`: source (n, M); rows (m,), shift, start, stop; prev, next_label (E,), gain
-    (E,); based, part (n, M); out: out (n, M). Cost: one product for each entry and row. Source:
-    Sokolovska et al. (2010), eq. (9).
+    Arguments as in `push_entries`:
+        source : (n, M)
+        rows : (m,)
+        shift, start, stop : as there
+        prev, next_label : (E,)
+        gain : (E,)
+        based : true if the base is not rank one
+        part : (n, M)
+    Out:
+        out : (n, M)
+    Cost: one product for each entry and row.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     x, u, M, s = source.reshape(-1), out.reshape(-1), np.uint64(out.shape[1]), np.uint64(shift * out.shape[1])
     for j in range(0, rows.size, 4):
@@ -121,7 +149,12 @@ def pull_entries(source, rows, shift, start, stop, prev, next_label, gain, based
 def open_class(k, edges, table_buf):
     """The potentials of class k as a table (M, M): its own, or table_buf with the entries of the class.
 
-    Arguments: k; edges; work: table_buf (M, M), the base until `close_class`. Cost: one step an entry.
+    Arguments:
+        k : edge class
+        edges : a `SparseEdges`
+    Work:
+        table_buf : (M, M), the base until `close_class`
+    Cost: one step an entry.
     Source: chapter 06.
     """
     if edges.table_of[k] >= 0:
@@ -144,7 +177,9 @@ def _times_table(source, rows, shift_in, table, shift_out, out, buf):
 
 @kernel
 def _repair(based, source, i, forward, part, o, out, table):
-    """Recompute what row o of out has lost, from sums of positive numbers: source[i] times table (M, M)."""
+    """Compute row o of out again where it has lost digits, from positive numbers: source[i] times table
+    (M, M).
+    """
     M = out.shape[1]
     for y in range(M):
         if out[o, y] < CANCELLED * part[o, y if based else 0]:
@@ -222,7 +257,7 @@ def _times_edges(t, forward, edges, row_class, step_ptr, by_step, source, part, 
 def _finish_forward(lo, hi, psi_node, alpha, gain, log_z, flags):
     """alpha[i] becomes psi_node[i] alpha[i] / c, gain[i] = 1 / c, log_z[i - lo] += log c, lo <= i < hi.
 
-    What is not safe is flagged. Eight partial sums do not wait for each other; M is a multiple of 4.
+    What is not safe is flagged. Eight partial sums are independent of each other. M is a multiple of 4.
     """
     M = alpha.shape[1]
     for i in range(lo, hi):
@@ -275,8 +310,16 @@ def _finish_backward(lo, hi, psi_node, alpha, gain, p_node, shift, part):
 def flag_wide(row_class, step_ptr, wide, flags):
     """flags[r] = 1 for the sequences with a transition of a wide class.
 
-    Its potentials differ by too much for float64 to hold them scaled. Arguments: row_class int32 (n,),
-    step_ptr int64 (T+1,) of a batch; wide uint8 (K,); out: flags uint8 (B,). Cost: n. Source: chapter 06.
+    Its potentials differ by too much for float64 to hold them scaled.
+
+    Arguments:
+        row_class : int32 (n,)
+        step_ptr : int64 (T+1,) of a batch
+        wide : uint8 (K,)
+    Out:
+        flags : uint8 (B,)
+    Cost: n.
+    Source: chapter 06.
     """
     for t in range(1, step_ptr.size - 1):
         for i in range(step_ptr[t], step_ptr[t + 1]):
@@ -292,10 +335,18 @@ def sparse_forward(b, packing, edges, log_node, log_z, work, n_products):
     support of y)
     c[t] = sum_y m[t,y],  alpha[t] = m[t] / c[t],  log_z = sum_t log c[t] + maxima taken out
 
-    Arguments: b, packing: a batch, grouped; edges: a SparseEdges; log_node (n, M), overwritten with psi_node;
-    out: log_z (B,); work.flags; work.alpha; work.gain = 1 / c; n_products int64 (2,), added to: products with
-    entries forward, backward. Cost: one product for each entry of each token's class (and n M^2 if there is a
-    base), n M exps. Source: Sokolovska et al. (2010), eq. (9).
+    Arguments:
+        b, packing : a batch, grouped
+        edges : a `SparseEdges`
+        log_node : (n, M), overwritten with psi_node
+    Out:
+        log_z : (B,)
+        work.flags : uint8, 1: needs the log form
+        work.alpha : (n, M)
+        work.gain : (n,), 1 / c
+        n_products : int64 (2,), added to: products with entries forward, backward
+    Cost: one product for each entry of each token's class (and n M^2 if there is a base), n M exps.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     n, (step_ptr, row_class, by_step) = log_node.shape[0], steps_of(b, packing)
     alpha, gain, flags, part = work.alpha[:n], work.gain[:n], work.flags[: log_z.size], work.part
@@ -321,9 +372,16 @@ def sparse_backward(b, packing, edges, psi_node, p_node, work, n_products):
 
     beta[T-1] = weight,  v[t,y] = psi_node[t,y] beta[t,y] / c[t],  p_node[t] = alpha[t] beta[t]
     beta[t-1,yp] = sum_y base[yp,y] v[t,y] + sum_{y in support of yp} gain[yp,y] v[t,y]
-    Arguments as in `sparse_forward`: b, packing, edges; psi_node (n, M), overwritten with v; work, with its
-    alpha and gain; out: p_node (n, M) = weight * marginals; n_products (2,). Cost: as `sparse_forward`,
-    without the exps. Source: Sokolovska et al. (2010), eq. (9).
+
+    Arguments as in `sparse_forward`:
+        b, packing, edges : as there
+        psi_node : (n, M), overwritten with v
+        work : with its alpha and gain
+    Out:
+        p_node : (n, M) = weight * marginals
+        n_products : (2,)
+    Cost: as `sparse_forward`, without the exps.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     following, (step_ptr, row_class, by_step) = 0, steps_of(b, packing)
     alpha, gain, part = work.alpha, work.gain, work.part
@@ -344,9 +402,15 @@ def sparse_backward(b, packing, edges, psi_node, p_node, work, n_products):
 def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
     """grad[f] += table[edge_prev[f], edge_next[f]] for start <= f < stop.
 
-    Arguments: table (M, M); start, stop; edge_prev, edge_next int32 (n_edge,): weights of a FeatureSet;
-    n_labels; out: grad (n_edge,). Cost: one addition a weight, contiguous where all L^2 exist. Source:
-    Sokolovska et al. (2010), eq. (5).
+    Arguments:
+        table : (M, M)
+        start, stop : entries start..stop-1
+        edge_prev, edge_next : int32 (n_edge,), weights of a FeatureSet
+        n_labels : L
+    Out:
+        grad : (n_edge,)
+    Cost: one addition a weight, contiguous where all L^2 exist.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     L = n_labels
     if stop - start == L * L:
@@ -362,9 +426,19 @@ def add_table(table, start, stop, edge_prev, edge_next, n_labels, grad):
 def add_pairs(alpha, v, rows, prev_row, start, stop, prev, next_label, table, out):
     """out[f] += table[yp, y] sum_i alpha[prev_row[i], yp] v[i, y], start <= f < stop.
 
-    (yp, y) is (prev[f], next_label[f]). Arguments: alpha, v (n, M); rows int64 (m,), prev_row int64 (n,);
-    start, stop; prev, next_label (F',); table (M, M); out: out (F',). Cost: two products for each pair and
-    row. Source: Sokolovska et al. (2010), eq. (5).
+    (yp, y) is (prev[f], next_label[f]).
+
+    Arguments:
+        alpha, v : (n, M)
+        rows : int64 (m,)
+        prev_row : int64 (n,)
+        start, stop : entries start..stop-1
+        prev, next_label : (F',)
+        table : (M, M)
+    Out:
+        out : (F',)
+    Cost: two products for each pair and row.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     a, b, M = alpha.reshape(-1), v.reshape(-1), np.uint64(alpha.shape[1])
     j = 0
@@ -388,8 +462,16 @@ def add_pairs(alpha, v, rows, prev_row, start, stop, prev, next_label, table, ou
 def gather_product(alpha, v, rows, prev_row, buf, out):
     """out = sum_i alpha[prev_row[i]]^T v[i] over rows: one matrix product.
 
-    Arguments: alpha, v (n, M); rows int64 (m,); prev_row int64 (n,); out: out (M, M); work: buf (>= n, M).
-    Cost: m M^2 multiply-adds. Source: Sokolovska et al. (2010), section 3.2.
+    Arguments:
+        alpha, v : (n, M)
+        rows : int64 (m,)
+        prev_row : int64 (n,)
+    Out:
+        out : (M, M)
+    Work:
+        buf : (>= n, M)
+    Cost: m M^2 multiply-adds.
+    Source: Sokolovska et al. (2010), section 3.2.
     """
     M, half, first = out.shape[0], max(1, buf.shape[0] // 2), 0
     product = np.empty((M, M))
@@ -412,7 +494,13 @@ def gather_product(alpha, v, rows, prev_row, buf, out):
 def close_class(k, edges, table_buf):
     """table_buf = the base again, undoing `open_class`.
 
-    Arguments: k; edges; out: table_buf (M, M). Cost: one step an entry. Source: chapter 06.
+    Arguments:
+        k : edge class
+        edges : a `SparseEdges`
+    Out:
+        table_buf : (M, M)
+    Cost: one step an entry.
+    Source: chapter 06.
     """
     for e in range(edges.entry_ptr[k], edges.entry_ptr[k + 1]):
         yp, y = edges.prev[e], edges.next_label[e]
@@ -423,9 +511,17 @@ def close_class(k, edges, table_buf):
 def correct_base(alpha, v, rows, prev_row, start, stop, prev, next_label, gain, counts):
     """counts[yp,y] += gain[e] sum_i alpha[prev_row[i],yp] v[i,y] for the entries e = (yp, y) of start:stop.
 
-    Arguments as in `add_pairs`: alpha, v (n, M), rows (m,), prev_row (n,); start, stop; prev, next_label
-    (E,), gain (E,); out: counts (M, M). Cost: two products for each entry and row. Source: Sokolovska et al.
-    (2010), eq. (5).
+    Arguments as in `add_pairs`:
+        alpha, v : (n, M)
+        rows : (m,)
+        prev_row : (n,)
+        start, stop : entries start..stop-1
+        prev, next_label : (E,)
+        gain : (E,)
+    Out:
+        counts : (M, M)
+    Cost: two products for each entry and row.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     for e in range(start, stop):
         yp, y = prev[e], next_label[e]
@@ -440,9 +536,18 @@ def base_counts(b, packing, edges, v, work):
     """counts[yp,y] = sum_i p_edge[i,yp,y]: one product for the base, then what the entries of classes change.
 
     whole = base sum_i alpha v,   counts = whole + sum_k gain_k sum_{i of class k} alpha v: differences.
-    A pair that keeps less than CANCELLED of `whole` has lost digits; returns how many have: they are for
-    `recount`. Arguments as in `edge_counts`: b, packing; edges; v (n, M), work.alpha; out: counts =
-    work.base_sum and work.whole (M, M). Cost: n M^2 multiply-adds, two products for each entry and row.
+    A pair that keeps less than CANCELLED of `whole` has lost digits. Returns how many have: `recount` takes
+    them.
+
+    Arguments as in `edge_counts`:
+        b, packing : a batch, grouped by class
+        edges : a `SparseEdges`
+        v : (n, M)
+        work : a `SparseWork`, its alpha
+    Out:
+        work.base_sum : (M, M), the counts
+        work.whole : (M, M)
+    Cost: n M^2 multiply-adds, two products for each entry and row.
     Source: Sokolovska et al. (2010), eq. (5).
     """
     (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
@@ -478,9 +583,17 @@ def base_counts(b, packing, edges, v, work):
 def recount(b, packing, edges, v, work):
     """counts[yp,y] = sum_k psi_k[yp,y] sum_i alpha[prev_row[i],yp] v[i,y] where `base_counts` lost digits.
 
-    Nothing is subtracted. Arguments as there: b, packing; edges; v (n, M), work.alpha; work.table is the
-    base, work.whole as it left it; out: counts = work.base_sum (M, M). Cost: two products for each lost pair
-    and row. Source: chapter 06.
+    Nothing is subtracted.
+
+    Arguments as there:
+        b, packing : a batch, grouped by class
+        edges : a `SparseEdges`
+        v : (n, M)
+        work : its alpha; its table is the base; its whole is as `base_counts` left it
+    Out:
+        work.base_sum : (M, M), the counts
+    Cost: two products for each lost pair and row.
+    Source: chapter 06.
     """
     (class_start, by_class, prev_row), M = groups_of(b, packing), v.shape[1]
     alpha, counts, whole = work.alpha, work.base_sum, work.whole
@@ -508,11 +621,23 @@ def edge_counts(b, packing, edges, v, edge_ptr, edge_prev, edge_next, whole, gra
     """Add expected counts of the edge weights of a batch to grad; `whole`: those of attribute 0 to base_sum.
 
     grad[b,yp,y] += sum_{k with b} psi_k[yp,y] sum_{i of class k} alpha[prev_row[i],yp] v[i,y]
-    Arguments: b, packing: a batch, grouped; edges; v (n, M) of `sparse_backward`, work.alpha; edge_ptr int64
-    (B+1,), edge_prev, edge_next int32 (n_edge,) of the FeatureSet; whole: 1 to form psi_k as a table and
-    multiply it as a whole, 0 to go pair by pair and leave attribute 0 to `base_counts`; out: grad (n_edge,),
-    base_sum (M, M), added to; work: its prev, pair and table are overwritten. A wide class is passed over:
-    its sequences are left to the log domain. Cost: n M^2, or n times the weights of a class.
+
+    Arguments:
+        b, packing : a batch, grouped
+        edges : a `SparseEdges`
+        v : (n, M) of `sparse_backward`
+        work : its alpha
+        edge_ptr : int64 (B+1,)
+        edge_prev, edge_next : int32 (n_edge,) of the FeatureSet
+        whole : 1 to form psi_k as a table and multiply it as a whole, 0 to go pair by pair and leave
+            attribute 0 to `base_counts`
+    Out:
+        grad : (n_edge,)
+        base_sum : (M, M), added to
+    Work:
+        work : its prev, pair and table, overwritten
+    A wide class is passed over: its sequences are left to the log domain.
+    Cost: n M^2, or n times the weights of a class.
     Source: Sokolovska et al. (2010), eq. (5).
     """
     M, L, has_base, active = v.shape[1], edges.active.n_labels, edge_ptr[1] > 0, edges.active

@@ -2,13 +2,14 @@
 
     sum_yp alpha[yp] psi(yp,y) = sum_yp alpha[yp] + sum_stored alpha[yp] gain(yp,y),  gain = psi - 1
 
-The first sum is the same for all y, so a token costs L and the stored pairs. These lie anywhere: a product
-with them is a jump in memory. LANES sequences side by side jump together, and their numbers are one or two
-vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES numbers.
+The first sum is the same for all y, so a token costs L and the stored pairs. These are scattered: a product
+with one reads memory at random. LANES sequences side by side share that read, and their numbers fill one or
+two vector registers. A *lane* is the place of a sequence in [label, lane] arrays, and in tuples of LANES
+numbers.
 
 Hard constraints make groups of next labels, as in default.py; each group has a first sum of its own.
-gain >= -1, and digits are lost where it takes most of the first sum away: such sums are added up anew. What
-scaled numbers cannot hold is flagged, and goes through `default_log_sums`, one sequence at a time.
+gain >= -1, and digits are lost where the gains cancel most of the first sum: such sums are added up anew. A
+sequence that scaled numbers cannot hold is flagged, and `default_log_sums` computes it.
 
 `edges` is a `DefaultEdges` of potentials.py; `cells` is a tuple of work arrays, T steps of the longest batch:
 psi, alpha (T, L, LANES), scale (T, LANES), v, beta (L, LANES), factor_buf (L,). One edge class.
@@ -22,7 +23,7 @@ from crfbook.chain.forward_backward_batched import exp_rows
 
 LANES = 8
 NOTHING = (0.0,) * LANES
-LEAST_SHARE = 1e-4  # a sum that stored pairs leave less than this share of has lost 4 digits of 16
+LEAST_SHARE = 1e-4  # a sum of which the gains leave less than this share has lost 4 digits of 16
 
 
 @kernel
@@ -82,9 +83,14 @@ def _weighted(factor_buf, x):
 
 @kernel
 def column_factors(y, edges, factor):
-    """factor[yp] = psi(yp,y), each pair by itself: what a sum that has lost digits is added up from anew.
+    """factor[yp] = psi(yp,y), each pair by itself, to add up a sum again that has lost digits.
 
-    Arguments: y; edges; out: factor (L,), 0 where forbidden. Cost: L, an exp a stored pair.
+    Arguments:
+        y : next label
+        edges : a `DefaultEdges`
+    Out:
+        factor : (L,), 0 where forbidden
+    Cost: L, an exp a stored pair.
     Source: chapter 10.
     """
     scores = edges.scores
@@ -100,7 +106,13 @@ def column_factors(y, edges, factor):
 def row_factors(c, g, edges, factor):
     """factor[y] = psi(c,y) for the next labels y of group g, as `column_factors`.
 
-    Arguments: c: a cell of g; g; edges; out: factor (L,), 0 for other labels. Cost: L, an exp a stored pair.
+    Arguments:
+        c : a cell of g
+        g : group of next labels
+        edges : a `DefaultEdges`
+    Out:
+        factor : (L,), 0 for other labels
+    Cost: L, an exp a stored pair.
     Source: chapter 10.
     """
     scores = edges.scores
@@ -222,7 +234,7 @@ def _lanes_backward(r, step_ptr, edges, weight, flags, p_node, sums, cells):
                 beta[y, b] = 0.0 if flags[r + b] else weight[r + b]
         n_ahead = n
         for b in range(n):
-            # An unreachable label can have any beta, even an infinite one; nothing may use it.
+            # The beta of an unreachable label can be any number, even inf. It is not used.
             for y in range(L):
                 p_node[lo + b, y] = alpha[t, y, b] * beta[y, b] if alpha[t, y, b] > 0.0 else 0.0
             for y in range(L, p_node.shape[1]):
@@ -246,12 +258,19 @@ def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, wor
     log_z = sum_t log c[t] + what exp took away;  p_node = alpha beta
     product(yp,y) += sum_t alpha[t-1,yp] v[t,y]:  psi(yp,y) times that are expected counts
 
-    Arguments: b, packing: a batch, n rows of B sequences; edges: a `DefaultEdges`; log_node (n, M): scores,
-    overwritten; out: log_z (B,); p_node (n, M) = weight * marginals; sums: a `DefaultSums`, its product and,
-    if it is not empty, its square added to; work: a `LaneWork`: flags uint8, the first B: 1 = needs the log
-    form (its log_z is NaN, its p_node rows are 0, it adds nothing). Cost a token: 2 L and 3 products a
-    stored pair, LANES tokens at a time; L exps. Source: Jeong, Lin and Lee (2009), eq. (8), (9) with omega =
-    1; Sokolovska et al. (2010), section 3.2; chapter 10.
+    Arguments:
+        b, packing : a batch, n rows of B sequences
+        edges : a `DefaultEdges`
+        log_node : (n, M), scores, overwritten
+    Out:
+        log_z : (B,)
+        p_node : (n, M) = weight * marginals
+        sums : a `DefaultSums`, its product and, if it is not empty, its square added to
+        work : a `LaneWork`: flags uint8, the first B: 1 = needs the log form
+            (its log_z is NaN, its p_node rows are 0, it adds nothing)
+    Cost a token: 2 L and 3 products a stored pair, LANES tokens at a time; L exps.
+    Source: Jeong, Lin and Lee (2009), eq. (8), (9) with omega = 1; Sokolovska et al. (2010), section 3.2;
+    chapter 10.
     """
     step_ptr = packing.step_ptr[packing.step_start[b] : packing.step_start[b + 1]]
     weight, flags = packing.weight[packing.slot_ptr[b] : packing.slot_ptr[b + 1]], work.flags
@@ -273,8 +292,14 @@ def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, wor
 def default_log_sums(log_node, scores, weight, p_node, count):
     """`sequence_sums_log` of one sequence, whose transitions become a table; returns log_z.
 
-    Arguments: log_node (T, M); scores: a `DefaultScores`, of one class; weight; out: p_node (T, M) = weight *
-    marginals; count (P,): += weight * p of each stored pair. Cost: 3 T M^2 exps, tables of 16 M^2 bytes.
+    Arguments:
+        log_node : (T, M)
+        scores : a `DefaultScores`, of one class
+        weight : of the sequence
+    Out:
+        p_node : (T, M) = weight * marginals
+        count : (P,), += weight * p of each stored pair
+    Cost: 3 T M^2 exps, tables of 16 M^2 bytes.
     Source: docs/SPEC.md, A.3.
     """
     T, M = log_node.shape

@@ -25,9 +25,16 @@ from crfbook.data.features import row_offsets, select
 def count_entries(active, stamp_buf, count):
     """count[k] = how many label pairs have a weight in some attribute b > 0 of class k.
 
-    This is the size of the union of their supports. Arguments: active; work: stamp_buf int64 (L*L,), all -1;
-    out: count int64 (K,). Cost: one step for each weight of each class. Source: Sokolovska et al. (2010),
-    section 3.2.
+    This is the size of the union of their supports.
+
+    Arguments:
+        active : an `ActiveEdges`
+    Work:
+        stamp_buf : int64 (L*L,), all -1
+    Out:
+        count : int64 (K,)
+    Cost: one step for each weight of each class.
+    Source: Sokolovska et al. (2010), section 3.2.
     """
     for k in range(count.size):
         count[k] = 0
@@ -44,8 +51,15 @@ def count_entries(active, stamp_buf, count):
 def sort_touched(touched, n, stamp, mark):
     """Put touched[:n], the positions of stamp that hold mark, into rising order.
 
-    Few are sorted, many are looked for again. Arguments: touched uint32 (m,), changed; n; stamp int64 (m,);
-    mark. Cost: n log n, or m. Source: chapter 06.
+    A few are sorted; for many, `stamp` is searched again.
+
+    Arguments:
+        touched : uint32 (m,), changed
+        n : how many positions
+        stamp : int64 (m,)
+        mark : number that says: touched
+    Cost: n log n, or m.
+    Source: chapter 06.
     """
     if n * 32 < stamp.size:
         touched[:n].sort()
@@ -61,8 +75,13 @@ def sort_touched(touched, n, stamp, mark):
 def open_table(base, n_labels, table):
     """table = base, or 1 for the L labels and 0 for padding if there is no base.
 
-    Arguments: base (M, M) or (0, 0); n_labels; out: table (M, M). Cost: M^2. Source: Sokolovska et al.
-    (2010), eq. (9).
+    Arguments:
+        base : (M, M) or (0, 0)
+        n_labels : L
+    Out:
+        table : (M, M)
+    Cost: M^2.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     for yp in range(table.shape[0]):
         for y in range(table.shape[1]):
@@ -76,9 +95,19 @@ def open_table(base, n_labels, table):
 def merge_weights(k, active, opening, stamp_buf, touched_buf, pair_buf):
     """pair_buf[code] = opening + sum_b lam[b, code] for every pair of the support of class k.
 
-    Returns how many pairs there are; their codes, rising, are in touched_buf. Arguments: k; active; opening
-    (M, M) or (0, 0): zeros; out: touched_buf uint32 (L*L,), pair_buf (L*L,); work: stamp_buf int64 (L*L,), no
-    k in it. Cost: one step a weight, and sorting. Source: Sokolovska et al. (2010), eq. (3).
+    Returns how many pairs there are; their codes, rising, are in touched_buf.
+
+    Arguments:
+        k : edge class
+        active : an `ActiveEdges`
+        opening : (M, M) or (0, 0): zeros
+    Out:
+        touched_buf : uint32 (L*L,)
+        pair_buf : (L*L,)
+    Work:
+        stamp_buf : int64 (L*L,), no k in it
+    Cost: one step a weight, and sorting.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     n, L = 0, active.n_labels
     for i in range(active.class_ptr[k], active.class_ptr[k + 1]):
@@ -102,10 +131,19 @@ def fill_entries(edges, spread, stamp_buf, touched_buf, pair_buf):
     """psi[e] = base[yp,y] exp(sum_b lam[b,yp,y]), gain[e] = psi[e] - base[yp,y] of every pair of a support.
 
     There is one exponential, of the sum, for any number of attributes: gain = base expm1(sum). A class with
-    table_of[k] >= 0 is written as a whole table instead. Arguments: edges, of which active, base, table_of
-    and entry_ptr are read; out: its prev, next_label, gain, psi (E,) and table (D, M, M); spread (K,):
-    largest minus smallest of 0 and the sums; work: stamp_buf int64 (L*L,), all -1; touched_buf uint32 (L*L,);
-    pair_buf (L*L,). Cost: one step a weight, an exp an entry. Source: Sokolovska et al. (2010), eq. (9).
+    table_of[k] >= 0 is written as a whole table instead.
+
+    Arguments:
+        edges : of which active, base, table_of and entry_ptr are read
+    Out:
+        its prev, next_label, gain, psi (E,) and table (D, M, M)
+        spread : (K,), largest minus smallest of 0 and the sums
+    Work:
+        stamp_buf : int64 (L*L,), all -1
+        touched_buf : uint32 (L*L,)
+        pair_buf : (L*L,)
+    Cost: one step a weight, an exp an entry.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     zero, L, base = np.empty((0, 0)), edges.active.n_labels, edges.base
     for k in range(edges.table_of.size):
@@ -133,10 +171,20 @@ def fill_entries(edges, spread, stamp_buf, touched_buf, pair_buf):
 def fill_scores(active, log_base, scores, stamp_buf, touched_buf, pair_buf):
     """entry_score[e] = log_base[yp,y] + sum_b lam[b,yp,y] of every pair of the support of a class.
 
-    Terms are added in that order. Arguments as in `fill_entries`: active; log_base (M, M) or (0, 0); scores,
-    of which entry_ptr is read; out: its prev, next_label and entry_score (E,); work: stamp_buf (L*L,), all
-    -1; touched_buf (L*L,); pair_buf (L*L,). Cost: one step a weight. Source: Sokolovska et al. (2010), eq.
-    (10).
+    Terms are added in that order.
+
+    Arguments as in `fill_entries`:
+        active : an `ActiveEdges`
+        log_base : (M, M) or (0, 0)
+        scores : of which entry_ptr is read
+    Out:
+        its prev, next_label and entry_score (E,)
+    Work:
+        stamp_buf : (L*L,), all -1
+        touched_buf : (L*L,)
+        pair_buf : (L*L,)
+    Cost: one step a weight.
+    Source: Sokolovska et al. (2010), eq. (10).
     """
     L = active.n_labels
     for k in range(scores.entry_ptr.size - 1):
@@ -397,7 +445,7 @@ def default_scores(features, w, class_ptr, class_attr, bounds):
         cell.append(where[order] + k * member_ptr[-1])
         class_of.append(following[order])
         pair_score.append(total[total != 0.0][order])
-    # of no weight at all bincount makes integers, for which kernels would be compiled again
+    # where there is no weight bincount makes integers, for which kernels would be compiled again
     rows, score = np.concatenate(cell), np.concatenate(pair_score).astype(np.float64)
     row_ptr = np.searchsorted(rows, np.arange(n_classes * member_ptr[-1] + 1)).astype(np.int64)
     high, low = np.zeros((2, len(row_ptr) - 1))

@@ -1,7 +1,7 @@
 """Sparse Viterbi: the best labelling where few label pairs of a class differ from a base of all classes.
 
-The base alone is decoded as viterbi_many does (its rows thinned out by `dominance`); then each stored pair of
-the token's class is looked at once. Scores add up in the order of the dense form, so that scores and paths
+The base alone is decoded as in viterbi_many, where `dominance` leaves out rows. Then each stored pair of the
+token's class is compared once. Scores add up in the order of the dense form, so that scores and paths
 are the same bit for bit. `scores` is a SparseScores (potentials.py), which lists its arrays with shapes.
 """
 
@@ -15,16 +15,26 @@ from crfbook.chain.viterbi import _largest, _max_plus, _surviving, dominance
 def best_base(t, delta, log_base, bound, reach, n_labels, rows_buf, base_best):
     """base_best[t,y] = max_yp(delta[t-1,yp] + log_base[yp,y]), or max_yp delta[t-1,yp] where the base is 0.
 
-    Arguments: t; delta (T, M); log_base (1, M, M) or (0, 0, 0); bound (1, M, M) and reach from `dominance`,
-    or bound (0, 0, 0); n_labels; out: base_best (T, M); work: rows_buf int64 (M,). Cost: M^2 additions and
-    maxima, less what is skipped; M without a base. Source: Sokolovska et al. (2010), eq. (10).
+    Arguments:
+        t : token
+        delta : (T, M)
+        log_base : (1, M, M) or (0, 0, 0)
+        bound : (1, M, M), from `dominance`, or (0, 0, 0): no label is left out
+        reach : from `dominance`
+        n_labels : L
+    Out:
+        base_best : (T, M)
+    Work:
+        rows_buf : int64 (M,)
+    Cost: M^2 additions and maxima, less what is skipped; M without a base.
+    Source: Sokolovska et al. (2010), eq. (10).
     """
     q = _largest(delta, t - 1)
     if log_base.size == 0:
         for y in range(delta.shape[1]):
             base_best[t, y] = delta[t - 1, q] if y < n_labels else -np.inf
         return
-    # of the type that a class has: the literal 0 would compile what is called again
+    # of the type that a class has: for the literal 0 the kernels called would compile again
     n_rows, k = delta.shape[1], np.int32(0)
     if bound.size > 0:
         n_rows = _surviving(delta, t - 1, q, bound, k, reach, rows_buf)
@@ -39,10 +49,23 @@ def apply_entries(t, mark, k, scores, delta, base_best, best, stamp_buf, dirty_b
     """best[t,y] = the largest delta[t-1,yp] + score[yp,y]: entries in column y's support, the base elsewhere.
 
     The base's own best counts unless the label that reaches it is in the support with a lower score: only
-    such a column is searched again without its support. Arguments: t; mark: a number not in stamp_buf; k: the
-    class; scores; delta (T, M); base_best (T, M) of `best_base`; out: best (T, M); work: dirty_buf uint8
-    (M,); stamp_buf int64 (M, M). Returns the number of columns searched again. Cost: one comparison an entry,
-    M for each such column. Source: Sokolovska et al. (2010), eq. (10).
+    such a column is searched again without its support.
+
+    Arguments:
+        t : token
+        mark : a number not in stamp_buf
+        k : the class
+        scores : a `SparseScores`
+        delta : (T, M)
+        base_best : (T, M) of `best_base`
+    Out:
+        best : (T, M)
+    Work:
+        dirty_buf : uint8 (M,)
+        stamp_buf : int64 (M, M)
+    Returns the number of columns searched again.
+    Cost: one comparison an entry, M for each such column.
+    Source: Sokolovska et al. (2010), eq. (10).
     """
     start, stop, log_base = scores.entry_ptr[k], scores.entry_ptr[k + 1], scores.log_base
     M = best.shape[1]
@@ -78,8 +101,17 @@ def apply_entries(t, mark, k, scores, delta, base_best, best, stamp_buf, dirty_b
 def sparse_trace_back(scores, edge_class, lo, hi, delta, best, path, column_buf):
     """path[i-1] = the smallest yp with delta[yp] + score[yp,path[i]] = best[path[i]]; path[hi-1] is given.
 
-    Arguments: scores; edge_class (n,); lo, hi: tokens of the sequence; delta, best (>= hi - lo, M); out: path
-    int32 (n,); work: column_buf (M,). Cost: the entries of the class and M, a token. Source: Viterbi (1967).
+    Arguments:
+        scores : a `SparseScores`
+        edge_class : (n,)
+        lo, hi : tokens of the sequence
+        delta, best : (>= hi - lo, M)
+    Out:
+        path : int32 (n,)
+    Work:
+        column_buf : (M,)
+    Cost: the entries of the class and M, a token.
+    Source: Viterbi (1967).
     """
     for i in range(hi - 1, lo, -1):
         y, k, t = path[i], edge_class[i], i - lo
@@ -100,10 +132,19 @@ def sparse_viterbi_many(log_node, scores, n_labels, edge_class, seq_ptr, path, s
 
     delta[t,y] = log_node[t,y] + max(max_{yp in support of y} (delta[t-1,yp] + entry_score[yp,y]),
                                      max_{yp not in it} (delta[t-1,yp] + log_base[yp,y]))
-    Arguments: log_node (n, M); scores: a SparseScores; n_labels; edge_class (n,); seq_ptr (S+1,); out: path
-    int32 (n,); score (S,): 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden. Returns
-    how many columns were searched again. Cost: the entries of each token's class, M, and the base's M^2 less
-    what is skipped. Source: Sokolovska et al. (2010), eq. (10).
+
+    Arguments:
+        log_node : (n, M)
+        scores : a `SparseScores`
+        n_labels : L
+        edge_class : (n,)
+        seq_ptr : (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+    Returns how many columns were searched again.
+    Cost: the entries of each token's class, M, and the base's M^2 less what is skipped.
+    Source: Sokolovska et al. (2010), eq. (10).
     """
     M, log_base = log_node.shape[1], scores.log_base
     bound, reach = np.empty((0, 0, 0)), 0.0

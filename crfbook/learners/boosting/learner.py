@@ -20,18 +20,19 @@ from scipy.special import logsumexp
 
 import crfbook.learners.boosting.rounds as rounds
 from crfbook._checks import number, one_of, whole
-from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.objective import check_labels, check_state, check_weights
 from crfbook.chain.token_layout import sequence_work, used_classes
 from crfbook.data.constraints import Bounds, Limits, bounds_of
 from crfbook.data.corpus import Corpus, offsets, owners, ragged_index
 from crfbook.data.features import FeatureSet, log_edge, row_offsets
-from crfbook.training.interrupts import deliver_signals, interruptible_chunks
+from crfbook.training.interrupts import deliver_signals, interruptible_stretches
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 
 class BoostData(NamedTuple):
-    """Corpus and features as the kernels read them (S sequences, N tokens, K classes, F features,
-    Q label pairs, R rows).
+    """Corpus and features as the kernels read them.
+
+    S sequences, N tokens, K classes, F features, Q label pairs, R rows.
     """
 
     seq_ptr: np.ndarray  # int64 (S+1,)
@@ -244,8 +245,8 @@ FINISHED = {
     rounds.AT_FLOOR: "rounding floor",
     rounds.NOT_FINITE: "non-finite objective",
 }
-# what an anchor keeps of the state, where the sums were last taken from scratch, beside log L and share: with
-# the rounds since then it gives every bit of the state again
+# fields of the state that an anchor keeps, beside log L and share. An anchor is where the sums were last
+# computed from scratch. With the rounds since then it gives every bit of the state again.
 ANCHORED = "w", "ceiling", "inactive", "count"
 BOUNDS = {"global": rounds.GLOBAL, "instance": rounds.INSTANCE, "split": rounds.SPLIT}
 
@@ -335,12 +336,8 @@ class _Boosting(Learner):
         if saved is None:
             self.w0 = np.zeros(n_weights) if w0 is None else check_weights(w0, n_weights).copy()
         else:
-            for name, length in (("w", n_weights), ("ceiling", corpus.n_sequences)):
-                if np.shape(saved.get(f"anchor_{name}")) != (length,):
-                    raise ValueError(
-                        f"state: expected an array 'anchor_{name}' of shape ({length},), got "
-                        f"{np.shape(saved.get(f'anchor_{name}'))}"
-                    )
+            check_state(saved, "anchor_w", n_weights)
+            check_state(saved, "anchor_ceiling", corpus.n_sequences)
             self.seconds, self.given = float(saved["seconds"]), len(saved["feature"])
             self.w0, since = saved["anchor_w"].copy(), int(saved["anchor_count"][rounds.ROUNDS])
             np.add.at(self.w0, saved["feature"][since:], saved["step"][since:])
@@ -388,7 +385,7 @@ class _Boosting(Learner):
             self.go_on(self.given)
 
     def _visit(self, sequences, log_loss, tables):
-        for part in interruptible_chunks(sequences):
+        for part in interruptible_stretches(sequences):
             rounds.visit(part, 1, log_loss, self.data, tables, self.work)
 
     def _allocate(self, w):
@@ -404,7 +401,9 @@ class _Boosting(Learner):
         tables.log_edge[:] = scores + self.data.bounds.edge
 
     def _rescore(self, log_loss):
-        """Everything but w and which sequences are active from scratch; this place becomes the anchor."""
+        """Compute everything from scratch but w and which sequences are active; this state becomes the
+        anchor.
+        """
         tables = self.tables
         self.anchor = {name: getattr(tables, name).copy() for name in ANCHORED}
         self.anchor |= {"log_loss": log_loss, "share": float(tables.number[rounds.SHARE])}
@@ -448,7 +447,7 @@ class _Boosting(Learner):
         return self.ended
 
     def settle(self):
-        """After Ctrl-C while the rounds of a state were repeated: that state is what there is."""
+        """After Ctrl-C while the rounds of a state were repeated: go back to that state."""
         if self.iteration < self.given:
             self.tables = self.anchor = None
 
@@ -462,7 +461,7 @@ class _Boosting(Learner):
 
     @property
     def objective(self):
-        """Log of the loss after the last round; where nothing is lost, of the floor that its rounding has."""
+        """Log of the loss after the last round, or of its rounding error where the loss is below that."""
         if self.anchor is None:
             return math.nan
         found = self.journal.log_loss[self.iteration - 1] if self.iteration else self.anchor["log_loss"]

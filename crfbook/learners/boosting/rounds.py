@@ -13,11 +13,11 @@ B_k is a two-point moment generating function, so its least logarithm is a relat
 bound): -log min_D B_k(D) = KL(q || a), the distance of a from q = -low / (high - low), where the mean would
 be 0. Source of all of it: Altun, Johnson and Hofmann (2003), section 5.2.
 
-A bound that the longest sequence does not spoil takes what a feature gains and what it loses apart. Write
-phi = A - B: A is the count of feature k where the gold labelling has it not, B that of the gold
-labelling where y has it not. With 0 <= A <= more and 0 <= B <= less, e^{DA} and e^{-DB} lie below their
-chords, 1 + A (e^{D more} - 1) / more and 1 + B (e^{-D less} - 1) / less. In the product of the chords the
-term with A B is negative or 0, whatever the sign of D, so
+The longest sequence makes that bound loose. A bound without this defect separates what a feature gains and
+what it loses. Write phi = A - B: A is the count of feature k at places where the gold labelling does not have
+it, B is its count in the gold labelling at places where y does not have it. With 0 <= A <= more and 0 <= B <=
+less, e^{DA} and e^{-DB} lie below their chords, 1 + A (e^{D more} - 1) / more and 1 + B (e^{-D less} - 1) /
+less. In the product of the chords the term with A B is negative or 0, whatever the sign of D, so
 
     L(w + D e_k)  <=  L + P (e^{D more} - 1) / more + Q (e^{-D less} - 1) / less
     P = sum_i g_i E[A],  Q = sum_i g_i E[B]
@@ -26,11 +26,10 @@ term with A B is negative or 0, whatever the sign of D, so
 sequences without the feature drop out; on the chord from low to high both cost more than e^0 = 1. For more =
 less = 1 it is the bound of AdaBoost and of Collins, Schapire and Singer (2002), exact for each sequence.
 
-**How far**: every sequence with its own extremes of the feature's count.
+**How far**: each sequence has its own extremes of the feature's count.
 
-A bound with extremes over the whole corpus lets the longest sequence decide how far a frequent feature may
-go. The same argument holds for each sequence on its own, with smaller extremes.
-What is lost is the closed form; what remains is a sum
+With extremes over the whole corpus, the longest sequence limits the step of a frequent feature. The same
+bound holds for each sequence by itself, with smaller extremes. There is no closed form then, but a sum
 
     f(D) = rest + sum_i c_i e^{D low_i} + d_i e^{D high_i},   f(0) = L,   f(D) >= the loss after the step.
 
@@ -40,7 +39,7 @@ sequence i and its derivative M_i: c_i = (high_i L_i - M_i) / (high_i - low_i), 
 d_i = P_i / more_i with high_i = more_i. A sequence that is inactive enters as e^{ceiling_i + |D| (most that
 phi can move)}, so that a step accounts for those that it makes active.
 
-**What changes** when one weight changes, and only that.
+**What changes** when one weight changes.
 
 Sequence i adds g_i (E[S_k | x_i] - S_k(x_i, y_i)), g_i = weight_i / p_i, to dL/dw_k. What it added last is
 kept per token (`cell`) and per label pair (`edge_cell`), so that a visit adds the difference.
@@ -95,7 +94,11 @@ def best_step(m, low, high, cap):
     the minimiser is infinite: such a feature takes steps of size cap, or none (gain 0) if cap is infinite.
     Moving a off 0 and 1 raises B_k for the sign of D that is chosen there, so that the bound remains one.
 
-    Arguments: m in [low, high], low <= 0 <= high, cap > 0. Cost: 3 logarithms.
+    Arguments:
+        m : in [low, high], the mean of phi
+        low, high : extremes of phi, low <= 0 <= high
+        cap : > 0, largest |step|
+    Cost: 3 logarithms.
     Source: Altun, Johnson and Hofmann (2003), section 5.2; KL form: chapter 05.
     """
     span = high - low
@@ -126,9 +129,12 @@ def select_feature(cap, index, state):
         exceed the best gain so far needs no logarithm. (`cap` and EDGE only lower a gain.)
     Ties go to the group that comes first, in it to positive sums, among these to the smallest feature number.
 
-    Arguments: cap; index: groups and slots; state: number, sums; its block_high, block_low and stale are
-    brought up to date. Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms. Source: the two
-    proofs above; Gibbs and Su (2002) for KL <= chi^2.
+    Arguments:
+        cap : largest |step|
+        index : groups and slots
+        state : number, sums; its block_high, block_low and stale are brought up to date
+    Cost: n / BLOCK + G, BLOCK for each stale block, a few closed forms.
+    Source: the two proofs above; Gibbs and Su (2002) for KL <= chi^2.
     """
     sums, total = state.sums, state.number[TOTAL]
     for b in range(index.group_ptr[-1]):
@@ -167,9 +173,14 @@ def node_extremes(data, index, gold_buf):
     (for counts: 0 to n_ia), each end reached by some labelling; phi is that minus the gold count.
     0 belongs to it (y = y_i).
 
-    Arguments: data; out: index: low, high, their node part, lowered or raised from 0; work: gold_buf (L,),
-    zeros. Cost: occurrences, and sequences with a times labels of a. Source: Altun,
-    Johnson and Hofmann (2003), section 5.2.
+    Arguments:
+        data : a `BoostData`
+    Out:
+        index : low, high, their node part, lowered or raised from 0
+    Work:
+        gold_buf : (L,), zeros
+    Cost: occurrences, and sequences with a times labels of a.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     for a in range(data.node_ptr.size - 1):
         for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
@@ -192,8 +203,15 @@ def add_gold_pairs(i, b, amount, data, gold):
     """gold[yp, y] += amount for each token of sequence i whose class has the edge attribute b and whose
     labels are (yp, y).
 
-    Arguments: i; b; amount: 1 to count, -1 to take it back; data; out: gold (L, L). Cost: T times attributes
-    of a class. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments:
+        i : sequence
+        b : edge attribute
+        amount : 1 to count, -1 to take it back
+        data : a `BoostData`
+    Out:
+        gold : (L, L)
+    Cost: T times attributes of a class.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     for t in range(data.seq_ptr[i] + 1, data.seq_ptr[i + 1]):
         c = data.edge_class[t]
@@ -212,9 +230,14 @@ def edge_extremes(data, index, gold_buf):
     plain transitions. most bounds how often a labelling has the feature where the gold one has it not: such
     places may lie between gold ones, so that for yp != y it is that largest count itself.
 
-    Arguments: data; out: index: low, high, most, their edge part; work: gold_buf (L, L), zeros. Cost: tokens
-    of these sequences, and sequences with b times features of b. Source: Altun, Johnson and Hofmann (2003),
-    section 5.2.
+    Arguments:
+        data : a `BoostData`
+    Out:
+        index : low, high, most, their edge part
+    Work:
+        gold_buf : (L, L), zeros
+    Cost: tokens of these sequences, and sequences with b times features of b.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     n_node = data.node_label.size
     for b in range(data.edge_ptr.size - 1):
@@ -238,8 +261,13 @@ def split_step(plus, minus, more, less, cap):
 
     Beyond |D| > cap, or where e^{D phi} could exceed 1 / EDGE, D ends there. more = 0 or less = 0: only `cap`
     ends the step, so none is taken (D = 0) if it is infinite.
-    Arguments: plus, minus = P, Q >= 0; more, less >= 0; cap > 0. Cost: a logarithm, 2 exps. Source: the bound
-    above; chapter 05.
+
+    Arguments:
+        plus, minus : P and Q, >= 0
+        more, less : largest gain and loss of the count, >= 0
+        cap : > 0, largest |step|
+    Cost: a logarithm, 2 exps.
+    Source: the bound above; chapter 05.
     """
     upper = -np.log(EDGE) / more if more > 0.0 else np.inf
     lower = -np.log(EDGE) / less if less > 0.0 else np.inf
@@ -260,8 +288,14 @@ def split_step(plus, minus, more, less, cap):
 
 @kernel
 def split_of_slot(s, cap, index, state):
-    """`split_step` of the feature that has slot s: (D, decrease). Arguments: s; cap; index, state as in
-    `select_split`. Cost: that of `split_step`. Source: chapter 05.
+    """`split_step` of the feature that has slot s: (D, decrease).
+
+    Arguments:
+        s : slot
+        cap : largest |step|
+        index, state : as in `select_split`
+    Cost: that of `split_step`.
+    Source: chapter 05.
     """
     k, plus, minus = index.slot_feature[s], max(state.sums[s, 0], 0.0), max(state.sums[s, 1], 0.0)
     return split_step(plus, minus, index.most[k], -index.low[k], cap)
@@ -273,9 +307,14 @@ def select_split(cap, index, state):
 
     The decrease depends on P_k and Q_k alone, not on the loss of other sequences: the best slot of a block
     stays the best until a sum of the block changes. Ties go to the smallest slot.
-    Arguments: cap; index: slots, most and low (more and -less of a feature); state: sums (P, Q); its
-    block_high (the largest decrease), block_slot and stale are brought up to date. Cost: n / BLOCK, BLOCK
-    closed forms for a stale block. Source: docs/SPEC.md, E.5, inverted index.
+
+    Arguments:
+        cap : largest |step|
+        index : slots, most and low (more and -less of a feature)
+        state : sums (P, Q); its block_high (the largest decrease), block_slot and stale are brought up to
+            date
+    Cost: n / BLOCK, BLOCK closed forms for a stale block.
+    Source: docs/SPEC.md, E.5, inverted index.
     """
     best, at = 0.0, np.int64(-1)
     for b in range(index.group_ptr[-1]):
@@ -302,9 +341,16 @@ def least_sum(rest, n, c, d, low, high, first, limit):
 
     Newton's method, kept inside the interval where f' changes its sign: it is halved where Newton leaves it,
     after f is computed at its end. f(D) <= f(first).
-    Arguments: rest; n; c, d (>= n,), >= 0; low, high (>= n,); first: where to begin; limit: end of the
-    interval, on the side where f falls. Cost: 2 n exps an iteration, 5 to 10 of them. Source: Nocedal and
-    Wright, Numerical Optimization, section 3.3; safeguarded.
+
+    Arguments:
+        rest : the constant term
+        n : terms of the sum
+        c, d : (>= n,), >= 0
+        low, high : (>= n,)
+        first : where to begin
+        limit : end of the interval, on the side where f falls
+    Cost: 2 n exps an iteration, 5 to 10 of them.
+    Source: Nocedal and Wright, Numerical Optimization, section 3.3; safeguarded.
     """
     near, far, D = 0.0, limit, first
     best, best_f = 0.0, np.inf
@@ -334,7 +380,11 @@ def least_sum(rest, n, c, d, low, high, first, limit):
 def mass_of(i, state):
     """Loss of sequence i in units of e^{log_ref}; of an inactive one minus e^ceiling.
 
-    Arguments: i; state. Cost: an exp. Source: the head of this file.
+    Arguments:
+        i : sequence
+        state : a `BoostState`
+    Cost: an exp.
+    Source: the head of this file.
     """
     return -np.exp(state.ceiling[i] - state.number[LOG_REF]) if state.inactive[i] else state.mass[i]
 
@@ -343,8 +393,13 @@ def mass_of(i, state):
 def gather_node(k, data, index, state):
     """P_i, Q_i, loss and extremes of the sequences that hold node feature k; returns how many.
 
-    Arguments: k; data, index, state: see above; out: state.parts, rows GAIN to MORE. Cost: occurrences of the
-    attribute. Source: Altun, Johnson and Hofmann (2003), section 5.2.
+    Arguments:
+        k : feature
+        data, index, state : see the top
+    Out:
+        state.parts : rows GAIN to MORE
+    Cost: occurrences of the attribute.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     a, y, n = np.searchsorted(data.node_ptr, k + 1) - 1, data.node_label[k], 0
     parts = state.parts
@@ -369,7 +424,12 @@ def gather_node(k, data, index, state):
 def gather_edge(k, data, index, state, work):
     """As `gather_node` for an edge feature, k counted among them.
 
-    Arguments: k; data, index, state, work: see above; out: state.parts. Cost: tokens of these sequences.
+    Arguments:
+        k : feature
+        data, index, state, work : see the top
+    Out:
+        state.parts : as there
+    Cost: tokens of these sequences.
     Source: Altun, Johnson and Hofmann (2003), section 5.2.
     """
     b, q, n, parts = np.searchsorted(data.edge_ptr, k + 1) - 1, data.edge_pair[k], 0, state.parts
@@ -401,8 +461,12 @@ def tighten(k, step, cap, kind, data, index, state, work):
     """(D, gain): step of feature k that minimises the sum above, begun at `step`, the one in closed form;
     gain = log L - log f(D).
 
-    Arguments: k, step, cap; kind: SPLIT, or the chord; data, index, state, work: see above. Cost: as
-    `gather_node`, `least_sum`. Source: Altun, Johnson and Hofmann (2003), section 5.2; chapter 05.
+    Arguments:
+        k, step, cap : feature, start of the search, largest |step|
+        kind : SPLIT, or the chord
+        data, index, state, work : see the top
+    Cost: as `gather_node`, `least_sum`.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2; chapter 05.
     """
     n_node, parts = data.node_label.size, state.parts
     if k < n_node:
@@ -431,8 +495,14 @@ def tighten(k, step, cap, kind, data, index, state, work):
 def score_attributes(first, last, data, w, log_node):
     """log_node[t, y] = sum_{a in x_t} x[a] w[a, y] from lists of attributes; absent weights count as 0.
 
-    Arguments: first, last: tokens of the sequence; data; w (F,); out: log_node (T, L), overwritten. Cost: one
-    multiply-add per stored (occurrence, weight) pair. Source: Sokolovska et al. (2010), section 2.
+    Arguments:
+        first, last : tokens of the sequence
+        data : a `BoostData`
+        w : (F,)
+    Out:
+        log_node : (T, L), overwritten
+    Cost: one multiply-add per stored (occurrence, weight) pair.
+    Source: Sokolovska et al. (2010), section 2.
     """
     for t in range(first, last):
         u = log_node[t - first]
@@ -450,9 +520,16 @@ def add_differences(first, last, data, change, state):
     `score_attributes` transposed.
 
     Q, what the feature loses, for the gold label, P for all others, the other way round for x < 0: state.sums
-    holds both side by side. Arguments: first, last: tokens of the sequence; data; change (>= T, L); out:
-    state: sums, added to, and stale, 1 for their blocks. Cost: one addition per stored (occurrence, weight)
-    pair. Source: Altun, Johnson and Hofmann (2003), eq. (5); chapter 05.
+    holds both side by side.
+
+    Arguments:
+        first, last : tokens of the sequence
+        data : a `BoostData`
+        change : (>= T, L)
+    Out:
+        state : sums, added to, and stale, 1 for their blocks
+    Cost: one addition per stored (occurrence, weight) pair.
+    Source: Altun, Johnson and Hofmann (2003), eq. (5); chapter 05.
     """
     for t in range(first, last):
         d, gold = change[t - first], data.labels[t]
@@ -469,8 +546,12 @@ def add_differences(first, last, data, change, state):
 def fold_edges(data, state):
     """sums[slot of (b, yp, y)] = sum of edge_sum[k, pair (yp, y)] over the classes k that hold b.
 
-    Arguments: data; out: state: sums, stale. Cost: edge features of all classes. Source: Altun,
-    Johnson and Hofmann (2003), eq. (5).
+    Arguments:
+        data : a `BoostData`
+    Out:
+        state : sums, stale
+    Cost: edge features of all classes.
+    Source: Altun, Johnson and Hofmann (2003), eq. (5).
     """
     edge_slot = data.slot[data.node_label.size :]
     for s in edge_slot:
@@ -488,9 +569,16 @@ def lost_pairs(labels, log_node, log_edge, edge_class, log_z, work, lost):
     """lost[k, yp, y] += 1 - p(y_{t-1} = yp, y_t = y) at every gold transition (yp,
     y) into a token t of class k.
 
-    Arguments: labels int32 (T,): gold; log_node (T, L), log_edge (K, L, L), edge_class int32 (T,), log_z,
-    work as `sequence_marginals` had and left them; out: lost (K, L, L), added to. Cost O(T). Source:
-    Rabiner (1989), section III.
+    Arguments:
+        labels : int32 (T,), gold
+        log_node : (T, L)
+        log_edge : (K, L, L)
+        edge_class : int32 (T,)
+        log_z, work : as `sequence_marginals` had and left them
+    Out:
+        lost : (K, L, L), added to
+    Cost: O(T).
+    Source: Rabiner (1989), section III.
     """
     for t in range(1, labels.size):
         k, yp, y = edge_class[t], labels[t - 1], labels[t]
@@ -506,7 +594,10 @@ def activity_limit(log_loss, share, n_sequences):
     """Ceiling above which a sequence must be active: log L + log share - log S. Cost O(1). Source:
     the proof at the head of this file.
 
-    Arguments: log_loss: log L; share: what all inactive ones may hold of L; n_sequences: S.
+    Arguments:
+        log_loss : log L
+        share : what all inactive ones may hold of L
+        n_sequences : S
     """
     return log_loss + np.log(share) - np.log(n_sequences)
 
@@ -516,8 +607,15 @@ def weigh(i, u, limit, data, state):
     """What sequence i loses, from u = -log p(y_i | x_i): its log_mass, mass, and whether it is inactive, with
     the ceiling that it keeps then; returns g_i = weight_i / p_i, 0 if it is inactive.
 
-    Arguments: i; u; limit: from `activity_limit`; data; out: state. Cost O(1). Source: Altun,
-    Johnson and Hofmann (2003), section 5.2; the proof at the head of this file.
+    Arguments:
+        i : sequence
+        u : -log p(y_i | x_i)
+        limit : from `activity_limit`
+        data : a `BoostData`
+    Out:
+        state : a `BoostState`
+    Cost: O(1).
+    Source: Altun, Johnson and Hofmann (2003), section 5.2; the proof at the head of this file.
     """
     u = max(u, 0.0) if u == u else np.inf
     ceiling, log_ref = data.log_weight[i] + u, state.number[LOG_REF]
@@ -534,9 +632,18 @@ def weigh(i, u, limit, data, state):
 def renew_pairs(i, g, lost, data, state, work):
     """Gains and losses of the label pairs of sequence i: what it adds to edge_sum from now on.
 
-    A pair loses g (1 - p) at its gold places and gains g p at others. Arguments: i; g = weight_i / p_i; lost
-    (K, L, L) from `lost_pairs`, all 0 after it; data; work: edge_sum, expected minus gold counts; out: state:
-    edge_sum, edge_cell. Cost: label pairs, for each class that i uses. Source: chapter 05.
+    A pair loses g (1 - p) at its gold places and gains g p at others.
+
+    Arguments:
+        i : sequence
+        g : weight_i / p_i
+        lost : (K, L, L), from `lost_pairs`, all 0 after it
+        data : a `BoostData`
+        work : edge_sum, expected minus gold counts
+    Out:
+        state : edge_sum, edge_cell
+    Cost: label pairs, for each class that i uses.
+    Source: chapter 05.
     """
     for r in range(data.row_ptr[i], data.row_ptr[i + 1]):
         c = data.row_class[r]
@@ -557,10 +664,13 @@ def visit(sequences, rescore, log_loss, data, state, work):
     for pairs; a sequence far below log_loss becomes inactive: it adds nothing,
     and its ceiling is log weight_i + u.
 
-    Arguments: sequences int64 (n,): which; rescore: 1 to compute their node scores, which are not kept for
-    inactive ones; log_loss; data, state, work: see above. Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an
-    addition per (occurrence, weight) pair. Source: Altun, Johnson and Hofmann (2003), section 5.2 and
-    eq. (5).
+    Arguments:
+        sequences : int64 (n,), which
+        rescore : 1 to compute their node scores, which are not kept for inactive ones
+        log_loss : log L
+        data, state, work : see the top
+    Cost: 3 T L^2 multiply-adds, T L + L^2 exps, an addition per (occurrence, weight) pair.
+    Source: Altun, Johnson and Hofmann (2003), section 5.2 and eq. (5).
     """
     limit = activity_limit(log_loss, state.number[SHARE], state.inactive.size)
     lost = work.log_edge  # free for use, all 0: the tables are state.log_edge
@@ -594,8 +704,10 @@ def settle(data, state):
     """After visits: total = sum of the losses of all active sequences, edge sums folded into `sums`;
     returns log L.
 
-    Arguments: data, state: see above. Cost: S, and the edge features. Source: Altun,
-    Johnson and Hofmann (2003), eq. (2).
+    Arguments:
+        data, state : see the top
+    Cost: S, and the edge features.
+    Source: Altun, Johnson and Hofmann (2003), eq. (2).
     """
     fold_edges(data, state)
     state.number[TOTAL] = np.sum(state.mass)
@@ -608,8 +720,12 @@ def step_node(k, step, data, index, state):
     returns how many sequences must be visited.
 
     They stand in state.touched. The ceilings of inactive ones rise by max_y step phi_i(y).
-    Arguments: k, step; data, index, state: see above. Cost: occurrences of a. Source: docs/SPEC.md, E.5,
-    inverted index.
+
+    Arguments:
+        k, step : feature, its step
+        data, index, state : see the top
+    Cost: occurrences of a.
+    Source: docs/SPEC.md, E.5, inverted index.
     """
     a, y, n = np.searchsorted(data.node_ptr, k + 1) - 1, data.node_label[k], 0
     for e in range(index.entry_ptr[a], index.entry_ptr[a + 1]):
@@ -635,8 +751,11 @@ def step_edge(k, step, data, index, state):
     """w[k] += step for an edge feature (b, yp, y), k counted among them: tables of the classes with b,
     and as `step_node`.
 
-    Arguments: k, step; data, index, state: see above. Cost: edge attributes of all classes, and sequences
-    with b. Source: docs/SPEC.md, E.5.
+    Arguments:
+        k, step : feature, its step
+        data, index, state : see the top
+    Cost: edge attributes of all classes, and sequences with b.
+    Source: docs/SPEC.md, E.5.
     """
     b, n = np.searchsorted(data.edge_ptr, k + 1) - 1, 0
     yp, y = data.pair_prev[data.edge_pair[k]], data.pair_next[data.edge_pair[k]]
@@ -665,10 +784,15 @@ def boost_rounds(n_rounds, budget, cap, tol, kind, data, index, state, work, jou
     after) + 2^-53 * tokens visited bounds the error of m_k relative to the largest counts; the caller
     recomputes the sums when it passes `share` (DRIFTED).
 
-    Arguments: n_rounds; budget: tokens visited before returning with PAUSED; cap, tol; kind: GLOBAL, INSTANCE
-    or SPLIT (these two `tighten` the step); data, index, state, work: see above; journal: a Journal (>=
-    n_rounds) of learner.py. Cost: of a round, that of its visits, S, and `select_feature`. Source:
-    Altun, Johnson and Hofmann (2003), Algorithm 2; docs/SPEC.md, E.5.
+    Arguments:
+        n_rounds : rounds to do, those done before included
+        budget : tokens visited before returning with PAUSED
+        cap, tol : largest |step|; least relative decrease of a round
+        kind : GLOBAL, INSTANCE or SPLIT (these two `tighten` the step)
+        data, index, state, work : see the top
+        journal : a `Journal` (>= n_rounds) of learner.py
+    Cost: of a round, that of its visits, S, and `select_feature`.
+    Source: Altun, Johnson and Hofmann (2003), Algorithm 2; docs/SPEC.md, E.5.
     """
     n_node, tokens = data.node_label.size, state.count[TOKENS]
     while state.count[ROUNDS] < n_rounds and state.count[TOKENS] - tokens < budget:

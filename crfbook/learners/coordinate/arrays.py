@@ -1,11 +1,11 @@
-"""What kernels of blockwise coordinate descent read and change: weights, transition tables, lattices of all
-sequences, work arrays. Built once, changed in place.
+"""Arrays of blockwise coordinate descent, made once and changed in place: weights, transition tables, forward
+and backward vectors of all sequences (lattices), work arrays.
 
-Weights grow: of 10^8 virtual candidates only the active ones are kept, and the tables that follow from them.
+Of 10^8 virtual weights only the active ones are stored, and the tables that follow from them.
 Edge attribute b has a packed list of its active (previous, next, weight); each edge class a packed list of
-the entries in which its table differs from the base table of plain transitions. Lists that outgrow their
-place move to the end of their pool; `make_room` packs the pools again. Nothing here has the size of the
-candidates. `Sparse` is how weights come in and go out.
+the entries in which its table differs from the base table of plain transitions. A list that exceeds its place
+moves to the end of its pool, and `make_room` packs the pools again. No array has the size of the virtual
+weights. `Sparse` is the form of weights as arguments and results.
 """
 
 from typing import NamedTuple
@@ -27,8 +27,9 @@ DENSE_SHARE = 0.25  # of L^2: a longer list costs more than a whole table
 class Lists(NamedTuple):
     """R packed lists in one pool."""
 
-    row: np.ndarray  # int64 (3, R+1): start, size and room of each list; row[0, R]: what lies behind is free
-    cell: np.ndarray  # uint32 (n_pool,): not signed, so that kernels need not look for indices below 0
+    # int64 (3, R+1): start, size and capacity of each list; the pool is free from row[0, R] on
+    row: np.ndarray
+    cell: np.ndarray  # uint32 (n_pool,): unsigned, so that kernels need no test for indices below 0
     value: np.ndarray  # float64 (n_pool,)
 
 
@@ -231,7 +232,7 @@ def no_move(width):
 
 
 def make_lattices(corpus, n_labels, constraints):
-    """`Lattices` of a corpus; nothing is good yet."""
+    """`Lattices` of a corpus; no vector is valid yet."""
     n, width = corpus.n_sequences, padded(n_labels)
     bounds, sets = padded_bounds(constraints, n_labels), len(corpus.label_set) > 0
     row = np.zeros((corpus.n_tokens, 3), np.int64)
@@ -260,7 +261,7 @@ def make_lattices(corpus, n_labels, constraints):
 
 
 def forget(lattices):
-    """No alpha, beta or log Z is good any more."""
+    """Mark every alpha, beta and log Z as out of date."""
     lattices.clock[0] += 1
     lattices.place[:] = 0
     lattices.place[BEHIND] = np.maximum(np.diff(lattices.seq_ptr) - 1, 0)

@@ -11,7 +11,7 @@ done in logarithms, anew at each visit: they are rare, and only log Z is kept.
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.forward_backward import edge_marginal_log, forward_backward_log, node_marginals_log
+from crfbook.chain.inference import log_form
 from crfbook.learners.coordinate.lattice import LABEL, SCALE, SHIFT, SIZE, START, UNSAFE, mass, token_scores
 
 OLD, NEW, GRADIENT, CURVE = 0, 1, 2, 3  # rows of Move.number
@@ -27,8 +27,14 @@ def gold_doubt(g, limit, blocks, lattices, tables):
     Each entry of the block's gradient is at most this: it gains x (1 - p) where it is gold, and loses
     x p <= x (1 - p(gold)) elsewhere. So a block without active weights stays without them while this is at
     most c1.
-    Arguments: g; limit; blocks; lattices and tables after `extend`. Cost: M a token, and lists. Source:
-    Sokolovska et al. (2010), eq. (5), (13).
+
+    Arguments:
+        g : block
+        limit : where the sum is cut short
+        blocks : a `Blocks`
+        lattices, tables : after `extend`
+    Cost: M a token, and lists.
+    Source: Sokolovska et al. (2010), eq. (5), (13).
     """
     total, row, cell, value = 0.0, tables.lists.row, tables.lists.cell, tables.lists.value
     alpha, beta, labels, slot = lattices.alpha, lattices.beta, lattices.labels, tables.slot
@@ -162,9 +168,20 @@ def block_gradient(g, low, high, repeats, blocks, lattices, tables, sums, work):
     repeats, the occurrences in the sequence: a bound of the exact diagonal. All this in matrix products.
     Tokens wait in rows: n of any class, to which the base table is applied, and the list of each token's
     class entry by entry; or those of one class that has a whole table, or a list and at least FEW_TOKENS of
-    them. Arguments: g; low, high; repeats; blocks; lattices and tables after `extend`; out: sums; work. Cost:
-    2 M^2 a token in matrix products, M^2 a class. Source: Sokolovska et al. (2010), eq. (5), (16);
-    docs/SPEC.md, A.6, A.8.
+    them.
+
+    Arguments:
+        g : block
+        low, high : occurrences by_class[low:high]
+        repeats : 1: count repeated symbols, see above
+        blocks : a `Blocks`
+        lattices, tables : after `extend`
+    Out:
+        sums : a `BlockSums`
+    Work:
+        work : a `LatticeWork`
+    Cost: 2 M^2 a token in matrix products, M^2 a class.
+    Source: Sokolovska et al. (2010), eq. (5), (16); docs/SPEC.md, A.6, A.8.
     """
     node, edge, rows, lists, slot = sums.node, sums.edge, work.rows, tables.lists, tables.slot
     left, right, given, labels, psi = rows.left, rows.right, rows.given, lattices.labels, lattices.psi_node
@@ -219,8 +236,16 @@ def block_gradient(g, low, high, repeats, blocks, lattices, tables, sums, work):
 def lattice_scores(i, lattices, tables, weights, log_node, log_edge):
     """log_node[t], log_edge[t] of sequence i from the weights, for what is not done in scaled form.
 
-    Arguments: i; lattices; tables; weights; out: log_node (T, M), log_edge (T, M, M), its first
-    entry untouched. Cost: T M^2. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments:
+        i : sequence
+        lattices : a `Lattices`
+        tables : a `SharedTables`
+        weights : a `Weights`
+    Out:
+        log_node : (T, M)
+        log_edge : (T, M, M), its first entry untouched
+    Cost: T M^2.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     begin, M, lists = lattices.seq_ptr[i], weights.mu.shape[1], weights.lists
     for p in range(log_node.shape[0]):
@@ -252,9 +277,16 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
         first[t,y] = sum_yp q[yp] (first[t-1,yp] + f)
         second[t,y] = sum_yp q[yp] (second[t-1,yp] + 2 f first[t-1,yp] + f f)
     These are the moments of docs/SPEC.md, A.8, divided by alpha: no score is too large for them. At the last
-    token they are averaged over y. Arguments: cell: yp << SHIFT | y, or -1 - y; tokens int32 (n,): positions,
-    rising; values (n,) or (0,); log_node (T, M); log_edge (T, M, M). Cost: 3 T M^2, and as many exps. Source:
-    Sokolovska et al. (2010), eq. (15); docs/SPEC.md, A.8.
+    token they are averaged over y.
+
+    Arguments:
+        cell : yp << SHIFT | y, or -1 - y
+        tokens : int32 (n,), positions, rising
+        values : (n,) or (0,)
+        log_node : (T, M)
+        log_edge : (T, M, M)
+    Cost: 3 T M^2, and as many exps.
+    Source: Sokolovska et al. (2010), eq. (15); docs/SPEC.md, A.8.
     """
     T, M = log_node.shape
     now, before, o = np.zeros((3, M)), np.zeros((3, M)), 0
@@ -295,8 +327,15 @@ def feature_variance(cell, tokens, values, log_node, log_edge):
 def exact_curvature(g, blocks, lattices, tables, weights, move):
     """curvature of each candidate of block g: sum_i weight_i Var_i(F), the second derivative of the loss.
 
-    Arguments: g; blocks; lattices; tables; weights; move. Cost: `feature_variance` for each candidate and
-    visit. Source: Sokolovska et al. (2010), eq. (15).
+    Arguments:
+        g : block
+        blocks : a `Blocks`
+        lattices : a `Lattices`
+        tables : a `SharedTables`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: `feature_variance` for each candidate and visit.
+    Source: Sokolovska et al. (2010), eq. (15).
     """
     curve, M = move.number[CURVE], weights.mu.shape[1]
     for j in range(move.n[0]):
@@ -315,66 +354,40 @@ def exact_curvature(g, blocks, lattices, tables, weights, move):
                 curve[j] += lattices.weight[i] * variance
 
 
-@kernel
-def unsafe_lattice(i, lattices, tables, weights, log_node, log_edge, edge_class, alpha, beta):
-    """Scores, forward and backward vectors of sequence i in logarithms, anew from its weights; returns log Z.
+def unsafe_marginals(i, lattices, tables, weights, edges=True):
+    """`log_form` of sequence i, anew from its weights: its scaled vectors cannot be trusted.
 
-    Arguments: i; lattices; tables; weights; out: log_node, alpha, beta (T, M), log_edge (T, M, M), of which
-    edge_class (T,) makes each token its own class. Cost: 2 T M^2 exps. Source: forward_backward_log.
+    edges : False: without those of pairs.
     """
-    for t in range(edge_class.size):
-        edge_class[t] = t
+    T, M = lattices.seq_ptr[i + 1] - lattices.seq_ptr[i], weights.mu.shape[1]
+    log_node, log_edge = np.empty((T, M)), np.empty((T, M, M))
     lattice_scores(i, lattices, tables, weights, log_node, log_edge)
-    return forward_backward_log(log_node, log_edge, edge_class, alpha, beta)
+    return log_form(log_node, log_edge, np.arange(T, dtype=np.int32), edges)
 
 
-@kernel
 def close_unsafe(sequences, lattices, tables, weights):
-    """log Z of those of the sequences that are unsafe: their scaled vectors cannot be trusted.
-
-    Arguments: sequences; lattices (its log_z is written); tables; weights. Cost: that of `unsafe_lattice`.
-    Source: forward_backward_log.
-    """
-    M = weights.mu.shape[1]
-    for i in sequences:
-        if lattices.place[UNSAFE, i]:
-            T = lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
-            tokens, pairs, edge_class = np.empty((3, T, M)), np.empty((T, M, M)), np.empty(T, np.int32)
-            lattices.log_z[i] = unsafe_lattice(
-                i, lattices, tables, weights, tokens[0], pairs, edge_class, tokens[1], tokens[2]
-            )
+    """lattices.log_z of those of the sequences int (n,) that are unsafe, from `unsafe_marginals`."""
+    for i in sequences[lattices.place[UNSAFE, sequences] > 0]:
+        lattices.log_z[i] = unsafe_marginals(i, lattices, tables, weights, edges=False)[0]
 
 
-@kernel
 def add_unsafe(g, repeats, blocks, lattices, tables, weights, sums):
-    """Expected counts and curvatures of block g in its unsafe sequences, added to `sums`;
-    see `block_gradient`.
-
-    Arguments: g; repeats; blocks; lattices; tables; weights; out: sums. Cost: that of `unsafe_lattice`,
-    M^2 exps for each occurrence. Source: docs/SPEC.md, A.9.
+    """Expected counts and curvatures of block g in its unsafe sequences, added to `sums`: those of
+    `block_gradient`, from `unsafe_marginals`. Source: docs/SPEC.md, A.9.
     """
-    M, with_edge = weights.mu.shape[1], blocks.member[1, g] >= 0
     for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
         if not lattices.place[UNSAFE, i]:
             continue
-        begin, T = lattices.seq_ptr[i], lattices.seq_ptr[i + 1] - lattices.seq_ptr[i]
-        tokens, pairs, edge_class = np.empty((4, T, M)), np.empty((T, M, M)), np.empty(T, np.int32)
-        log_node, alpha, beta, p_node, p_edge = tokens[0], tokens[1], tokens[2], tokens[3], np.empty((M, M))
-        log_z = unsafe_lattice(i, lattices, tables, weights, log_node, pairs, edge_class, alpha, beta)
-        node_marginals_log(alpha, beta, log_z, p_node)
+        _, p_node, p_edge = unsafe_marginals(i, lattices, tables, weights)
         weight = lattices.weight[i]
         repeat = weight * (high - low if repeats else 1)
         for o in range(low, high):
-            t, x = blocks.occ_token[o] - begin, blocks.occ_val[o] if blocks.occ_val.size else 1.0
-            for y in range(M):
-                p = p_node[t, y]
-                sums.node[EXPECTED, y] += weight * x * p
-                sums.node[CURVATURE, y] += repeat * x * x * (p - p * p)
-            if with_edge and t > 0:
-                edge_marginal_log(t, log_node, pairs, edge_class, alpha, beta, log_z, p_edge)
-                for yp in range(M):
-                    for y in range(M):
-                        p = p_edge[yp, y]
-                        sums.edge[EXPECTED, yp, y] += weight * p
-                        sums.edge[CURVATURE, yp, y] += repeat * (p - p * p)
+            x = blocks.occ_val[o] if blocks.occ_val.size else 1.0
+            t = blocks.occ_token[o] - lattices.seq_ptr[i]
+            p, q = p_node[t], p_edge[t]
+            sums.node[EXPECTED] += weight * x * p
+            sums.node[CURVATURE] += repeat * x * x * (p - p * p)
+            if blocks.member[1, g] >= 0:
+                sums.edge[EXPECTED] += weight * q
+                sums.edge[CURVATURE] += repeat * (q - q * q)

@@ -279,14 +279,13 @@ class CoordinateDescent(Learner):
 
 
 class Accelerator:
-    """Watches the sweeps, and steps in where they have become slow: OWL-QN on the active weights.
+    """OWL-QN steps on the active weights, between sweeps that have become slow.
 
-    Node and edge weights of a symbol are nearly redundant, so that sweeps, which see one block at a time,
-    close the last per cents slowly. They have found the support by then, or nearly; on it a quasi-Newton
-    method sees all weights at once. The sweeps that follow look at all candidates, so that missing ones come
-    in, and these sweeps give the certificate. Both steps only ever lower the objective. The quasi-Newton
-    method has a table of L^2 numbers for each edge class; where these are too many, there are
-    sweeps alone.
+    Node and edge weights of a symbol are nearly redundant. So sweeps, which move one block at a time, close
+    the last per cents slowly. By then they have found the support, or nearly. On it a quasi-Newton method
+    moves all weights at once. The sweeps that follow visit all candidates, so that missing ones come in, and
+    these sweeps give the certificate. Neither raises the objective. The quasi-Newton method has a table of
+    L^2 numbers for each edge class; where these are too many, there are sweeps alone.
     """
 
     def __init__(self, sweeper, constraints=None):
@@ -333,12 +332,15 @@ def sbcd(corpus, features, w0, *, c1, c2, n_threads, virtual=False, **options):
 
 def cd(corpus, features, w0, *, c1, c2, **options):
     """A row of the table of algorithms: one weight at a time (Algorithm 1), each with forward-backward passes
-    of its own, to see what blocks save. Arguments as for `coordinate_descent`.
+    of its own, to see what blocks save.
+
+    Arguments as for `coordinate_descent`.
 
     Measured at c1 = 1, c2 = 0.1, tol = 1e-4, with words of messages as attributes, in CPU seconds against
-    those of `sbcd`: 1.1 against 0.05 for 437 weights on 72 tokens, 10 against 0.13 for 1,878 on 388, 67
-    against 0.4 for 5,723 on 1,383. So it is fit for about 2,000 weights on 500 tokens;
-    its cost grows with the product of weights and sweeps.
+    those of `sbcd`:
+        1.1 against 0.05 for 437 weights on 72 tokens, 10 against 0.13 for 1, 878 on 388, 67 against 0.4 for
+            5, 723 on 1, 383
+    So it is fit for about 2,000 weights on 500 tokens; its cost grows with the product of weights and sweeps.
     """
     return coordinate_descent(corpus, features, w0, c1=c1, c2=c2, blocks=False, **options)
 

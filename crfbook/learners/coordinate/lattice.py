@@ -1,18 +1,19 @@
-"""Transition tables of edge classes, and forward and backward vectors that are kept between visits, shared by
-sequences that begin or end alike, and extended only as far as needed.
+"""Transition tables of edge classes; forward and backward vectors that are kept between visits.
+
+Sequences that begin or end alike share vectors, which are extended only as far as a visit needs them.
 
 Over M padded labels, table of class k:  psi[k] = base + D[k],  D[k] = base * (exp(s[k]) - 1),  s[k] = sum of
 the weights of its edge attributes (the constant one aside, which is the base). D[k] has few entries; where it
 has many, or psi is tiny, the whole table is kept. A cell is a pair (yp, y) as one number, see SHIFT.
 
 alpha of token t lies in row alpha_row[t], which all sequences with the same tokens up to t share; beta in
-beta_row[t], psi_node in node_row[t] likewise. alpha is good for the first place[AHEAD, i] positions of
-sequence i, beta from position place[BEHIND, i] on. What lies beyond is good where it was computed
-(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: then another sequence
-has done it. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so
-that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y].
-A change of weights at positions first..last of a sequence makes alpha from first on and beta before last
-wrong, and nothing else.
+beta_row[t], psi_node in node_row[t] likewise. alpha is valid for the first place[AHEAD, i] positions of
+sequence i, beta from position place[BEHIND, i] on. Other rows are valid where they were computed
+(alpha_clock, beta_clock) no earlier than the sequence last changed, place[CHANGED, i]: another sequence has
+extended them. Both sum to one; the logarithms of what was divided out add up in alpha_note and beta_note, so
+that at any position t log Z = alpha_log[t] + beta_log[t] + log sum_y alpha[t, y] beta[t, y]. A change of
+weights at positions first..last of a sequence invalidates alpha from first on and beta before last, and
+nothing else.
 
 `tables` is a SharedTables, `lattices` a Lattices, `weights` a Weights, `lists` a Lists, `work` a LatticeWork:
 arrays.py lists their arrays. Source: Sokolovska et al. (2010), section 4.4; docs/SPEC.md, A.10.
@@ -37,11 +38,14 @@ AHEAD, BEHIND, UNSAFE, CHANGED = 0, 1, 2, 3  # rows of Lattices.place
 
 @kernel
 def place_list(r, n, row):
-    """Room for n entries in list r, which is about to be overwritten: where it is,
-    or else at the end of the pool.
+    """Make place for n entries in list r, which will be overwritten: at its place, or at the end of the pool.
 
-    Arguments: r; n; row int64 (3, R+1) of a Lists with at least n + n/4 free places. Cost: 1. Source:
-    docs/SPEC.md, A.10, packed and growing lists.
+    Arguments:
+        r : number of the list
+        n : number of entries
+        row : int64 (3, R+1) of a Lists with at least n + n/4 free places
+    Cost: 1.
+    Source: docs/SPEC.md, A.10, packed and growing lists.
     """
     if n > row[ROOM, r]:
         end = row.shape[1] - 1
@@ -91,8 +95,16 @@ def rebuild_classes(classes, dense_above, tables, weights, work):
     whole if it has more than dense_above entries or one below LOWEST.
 
     Where no table is free, a long list does; an entry below LOWEST makes spread[k] infinite: its sequences
-    are done in logarithms. Arguments: classes int32 (n,); dense_above; tables; weights; work. Cost: the
-    active weights of their edge attributes, one exp each; M^2 for a whole table. Source: docs/SPEC.md, A.4.
+    are done in logarithms.
+
+    Arguments:
+        classes : int32 (n,)
+        dense_above : entries of the longest list
+        tables : a `SharedTables`
+        weights : a `Weights`
+        work : a `LatticeWork`
+    Cost: the active weights of their edge attributes, one exp each; M^2 for a whole table.
+    Source: docs/SPEC.md, A.4.
     """
     sum_buf, touched_buf, value_buf = work.score, work.touched, work.value
     base, M, row, cell = tables.base, tables.base.shape[0], tables.lists.row, tables.lists.cell
@@ -129,8 +141,15 @@ def rebuild_base(base_log, n_labels, base, base_t, level):
     """base = exp(base_log - level[CENTRE]), level[CENTRE] the largest entry, level[WIDTH] the spread of the
     finite ones, level[FLAT] the number of labels if all pairs of them are allowed and equal, else 0.
 
-    Arguments: base_log (M, M); n_labels; out: base (M, M), base_t (M, M): its transpose, level (3,). Cost:
-    M^2 exps. Source: docs/SPEC.md, A.4.
+    Arguments:
+        base_log : (M, M)
+        n_labels : L
+    Out:
+        base : (M, M)
+        base_t : (M, M), its transpose
+        level : (3,)
+    Cost: M^2 exps.
+    Source: docs/SPEC.md, A.4.
     """
     high, low, n = -np.inf, np.inf, 0
     M = base.shape[0]
@@ -156,7 +175,10 @@ def rebuild_base(base_log, n_labels, base, base_t, level):
 def total_of(v):
     """sum_y v[y], in four sums of every fourth.
 
-    Arguments: v (M,). Cost: M. Source: none needed.
+    Arguments:
+        v : (M,)
+    Cost: M.
+    Source: none needed.
     """
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for j in range(v.size // 4):  # not range(0, M, 4): of 4 j it is known that it is no index from the end
@@ -169,7 +191,14 @@ def total_of(v):
 def from_left(alpha, p, psi, d, out, r):
     """out[r, y] = sum_yp alpha[p, yp] psi[d, yp, y].
 
-    Arguments: alpha (P, M); p; psi (D, M, M); d; out (R, M), which may be alpha; r, not p. Cost: M^2.
+    Arguments:
+        alpha : (P, M)
+        p : row of alpha
+        psi : (D, M, M)
+        d : number of the table
+        out : (R, M), which may be alpha
+        r : row of out, not p
+    Cost: M^2.
     Source: Sokolovska et al. (2010), eq. (9).
     """
     M = psi.shape[1]
@@ -188,8 +217,13 @@ def from_left(alpha, p, psi, d, out, r):
 def from_right(v, psi_t, out, r):
     """out[r, yp] = sum_y psi[yp, y] v[y].
 
-    Arguments: v (M,); psi_t (M, M): psi transposed; out (R, M); r. Cost: M^2. Source: Sokolovska et al.
-    (2010), eq. (9).
+    Arguments:
+        v : (M,)
+        psi_t : (M, M), psi transposed
+        out : (R, M)
+        r : row of out
+    Cost: M^2.
+    Source: Sokolovska et al. (2010), eq. (9).
     """
     M = psi_t.shape[0]
     for yp in range(M):
@@ -207,9 +241,17 @@ def from_right(v, psi_t, out, r):
 def token_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
     """u[y] = bound[y] + sum_{a in x_t} x[a] mu[a, y].
 
-    Arguments: t; mu (A, M); attr_ptr (N+1,), attr_idx (nnz,), attr_val (nnz,) or (0,); bound (M,): -inf where
-    a label is forbidden; out: u (M,). Cost: its attributes times M. Source: Sokolovska et al. (2010), eq.
-    (3).
+    Arguments:
+        t : token
+        mu : (A, M)
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
+        attr_val : (nnz,) or (0,)
+        bound : (M,), -inf where a label is forbidden
+    Out:
+        u : (M,)
+    Cost: its attributes times M.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     M = u.size
     for y in range(M):
@@ -226,8 +268,12 @@ def token_scores(t, mu, attr_ptr, attr_idx, attr_val, bound, u):
 def score_rows(rows, mu, lattices):
     """psi_node[r] = exp(u - node_max[r]) with u of `token_scores`, for these rows.
 
-    Arguments: rows int32 (n,); mu (A, M); lattices. Cost: `token_scores` and M exps each. Source:
-    Sokolovska et al. (2010), eq. (3).
+    Arguments:
+        rows : int32 (n,)
+        mu : (A, M)
+        lattices : a `Lattices`
+    Cost: `token_scores` and M exps each.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     psi_node, note = lattices.psi_node, lattices.node_note
     for r in rows:
@@ -267,7 +313,13 @@ def _finish(v, r, spread):
 def mass(alpha, p, beta, q):
     """sum_y alpha[p, y] beta[q, y].
 
-    Arguments: alpha (P, M); p; beta (Q, M); q. Cost: M. Source: Rabiner (1989), section III.
+    Arguments:
+        alpha : (P, M)
+        p : row of alpha
+        beta : (Q, M)
+        q : row of beta
+    Cost: M.
+    Source: Rabiner (1989), section III.
     """
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for j in range(alpha.shape[1] // 4):
@@ -286,9 +338,15 @@ def extend_alphas(sequences, wanted, measure, lattices, tables):
 
     alpha[0] ~ psi_node[0],  alpha[t, y] ~ psi_node[t, y] sum_yp alpha[t-1, yp] psi[yp, y];  SCALE the sums
     divided out. Returns the number of products. Where all pairs of the base are allowed and equal it is of
-    rank one, and alpha[t-1] sums to one. Arguments: sequences, wanted int32 (n,); measure; lattices; tables.
-    Cost: M^2 a new row, M if the base is flat, and its list. Source: Sokolovska et al. (2010), eq.
-    (9); docs/SPEC.md, A.4, A.10.
+    rank one, and alpha[t-1] sums to one.
+
+    Arguments:
+        sequences, wanted : int32 (n,)
+        measure : 1: log Z, too
+        lattices : a `Lattices`
+        tables : a `SharedTables`
+    Cost: M^2 a new row, M if the base is flat, and its list.
+    Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
     """
     psi_node, alpha, note, place = lattices.psi_node, lattices.alpha, lattices.alpha_note, lattices.place
     M, steps = lattices.alpha.shape[1], 0
@@ -353,8 +411,14 @@ def extend_betas(sequences, wanted, lattices, tables, v_buf):
     a sequence whose scaled vectors cannot be trusted gets place[UNSAFE] = 1.
 
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
-    Returns the number of products. Arguments: as in `extend_alphas`; work: v_buf (M,).
-    Cost: as there. Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
+    Returns the number of products.
+
+    Arguments:
+        as in `extend_alphas`
+    Work:
+        v_buf : (M,)
+    Cost: as there.
+    Source: Sokolovska et al. (2010), eq. (9); docs/SPEC.md, A.4, A.10.
     """
     psi_node, beta, note, place = lattices.psi_node, lattices.beta, lattices.beta_note, lattices.place
     M, steps = lattices.beta.shape[1], 0
@@ -402,7 +466,14 @@ def extend(sequences, low, high, measure, lattices, tables, work):
     if measure is 1.
 
     Returns how many are unsafe: those have no alpha and beta, and no new log Z.
-    Arguments: sequences, low, high int32 (n,); measure; lattices; tables; work. Cost: a product a new row.
+
+    Arguments:
+        sequences, low, high : int32 (n,)
+        measure : 1: log Z, too
+        lattices : a `Lattices`
+        tables : a `SharedTables`
+        work : a `LatticeWork`
+    Cost: a product a new row.
     Source: docs/SPEC.md, A.10.
     """
     work.steps[0] += extend_betas(sequences, low, lattices, tables, work.right)
@@ -418,7 +489,13 @@ def keep_log_z(sequences, log_z, before):
     """before[v] = log Z of sequence v of these; returns what rounding may add to a sum of differences to
     them.
 
-    Arguments: sequences int32 (n,); log_z (S,); out: before (n,) or longer. Cost: n. Source: none needed.
+    Arguments:
+        sequences : int32 (n,)
+        log_z : (S,)
+    Out:
+        before : (n,) or longer
+    Cost: n.
+    Source: none needed.
     """
     noise = 0.0
     for v in range(sequences.size):
@@ -431,7 +508,12 @@ def keep_log_z(sequences, log_z, before):
 def log_z_change(sequences, weight, log_z, before):
     """sum_i weight_i (log Z_i - before[i]) over these sequences.
 
-    Arguments: sequences int32 (n,); weight (S,); log_z (S,); before (n,) of `keep_log_z`. Cost: n.
+    Arguments:
+        sequences : int32 (n,)
+        weight : (S,)
+        log_z : (S,)
+        before : (n,) of `keep_log_z`
+    Cost: n.
     Source: Sokolovska et al. (2010), eq. (4).
     """
     total = 0.0
@@ -442,10 +524,16 @@ def log_z_change(sequences, weight, log_z, before):
 
 @kernel
 def mark_change(g, blocks, lattices, move):
-    """After a change of block g: which vectors of its sequences are no longer good;
-    returns the change of their weighted gold scores.
+    """Mark the vectors of its sequences that a change of block g invalidates.
 
-    Arguments: g; blocks; lattices; move, of which deltas are read. Cost: the occurrences of the symbol.
+    Returns the change of their weighted gold scores.
+
+    Arguments:
+        g : block
+        blocks : a `Blocks`
+        lattices : a `Lattices`
+        move : of which deltas are read
+    Cost: the occurrences of the symbol.
     Source: docs/SPEC.md, A.10.
     """
     total, has_node, place, labels = 0.0, blocks.member[0, g] >= 0, lattices.place, lattices.labels

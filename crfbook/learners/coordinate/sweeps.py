@@ -41,7 +41,7 @@ from crfbook.learners.coordinate.visit import (
 )
 from crfbook.training.interrupts import deliver_signals
 
-CHUNK = 1 << 14  # visits between two moments at which Ctrl-C takes effect
+STRETCH = 1 << 14  # visits of one compiled call, after which Ctrl-C takes effect
 LARGE = ALONE  # blocks of so many visits are visited in parts
 FEW_BLOCKS = 100  # blocks: a visit in parts costs 0.2 ms more, which is less than compiling `visit_blocks`
 MOST_BY_PARTS = 10_000  # unless a process makes so many of them
@@ -253,7 +253,7 @@ class Sweeper:
             stop, missing = int(large[np.searchsorted(large, place)]), BY_PARTS
             if stop > place:
                 done = visits[place - 1] if place else 0
-                stop = min(stop, int(np.searchsorted(visits, done + CHUNK)) + 1)
+                stop = min(stop, int(np.searchsorted(visits, done + STRETCH)) + 1)
                 place, change, missing = visit_blocks(order[:stop], place, only, self.rule, self.arrays)
                 total += change
             if missing == BY_PARTS:

@@ -1,7 +1,7 @@
 """Blockwise coordinate descent: the visit of a block, and a sweep over many.
 
 Sokolovska, Lavergne, Cappe and Yvon (2010), Algorithm 2 (and 1: a block of which only one weight may move).
-First the step of one block: candidates, their new weights, and what these do to tables and lattices. A
+First stands the step of one block: candidates, their new weights, and the changes of tables and lattices. A
 candidate is a weight of the block that is not zero, or would not stay zero: cell yp << SHIFT | y, or -1 - y
 for a node weight. `move` is a Move: its first move.n[0] candidates count. `arrays` is a VisitArrays, `rule` a
 VisitRule: everything that a visit reads and changes, see arrays.py. `visit_blocks` makes the visits in one
@@ -18,6 +18,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.likelihood import add_tree
+from crfbook.chain.sequence import plain_marginals, plain_tables
 from crfbook.learners.coordinate.arrays import block_sums, lattice_work
 from crfbook.learners.coordinate.derivatives import (
     CURVATURE,
@@ -52,13 +53,13 @@ from crfbook.learners.coordinate.lattice import (
     score_rows,
 )
 from crfbook.learners.coordinate.token_index import balanced
-from crfbook.training.threads import run_pieces
+from crfbook.training.threads import run_tasks
 
 ADAPTIVE, FIXED, WAPITI, SAFE, CS = 0, 1, 2, 3, 4  # VisitRule.step
 STEPS = {"adaptive": ADAPTIVE, "fixed": FIXED, "wapiti": WAPITI, "safe": SAFE, "cs": CS}
 LARGEST, SQUARES = 0, 1  # places of VisitArrays.seen: of the violations of the KKT conditions
 SLOPE, BEND, PENALTY = 0, 1, 2  # places of Move.model, see `propose`
-FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule believes no smaller one
+FLOOR = 1e-5  # of the largest curvature of a block: the adaptive rule uses no smaller one
 STRIDE = 8  # between candidates that become neighbours in a list
 MAX_TRIALS = 60
 LEAST_FACTOR = 0.1  # of the adaptive rule
@@ -74,8 +75,13 @@ def load_block(a, b, rule, weights, move):
     """move.old_edge[yp, y] = weights of edge attribute b;
     returns how many weights of the block (a, b) are not zero.
 
-    Arguments: a, b: node and edge attribute, -1: none; rule; weights; move. Cost: M + active weights; M^2 for
-    the weights of the base table. Source: docs/SPEC.md, A.10.
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        rule : a `VisitRule`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: M + active weights; M^2 for the weights of the base table.
+    Source: docs/SPEC.md, A.10.
     """
     n, old_edge, lists = 0, move.old_edge, weights.lists
     if a >= 0:
@@ -129,10 +135,18 @@ def candidates(a, b, only, rule, weights, exist, sums, move, seen):
     """Candidates of block (a, b), into move; returns their number.
     seen[LARGEST] = largest violation of the KKT conditions so far, seen[SQUARES] += its squares.
 
-    Arguments: a, b: node and edge attribute, -1: none; only: place of the one weight that may move (nodes
-    first, then pairs row by row), -1: all; rule (frozen: zeros stay zeros); weights; exist; sums; move, after
-    `load_block`; out: seen (2,). Cost: the weights of the block. Source: Sokolovska et al. (2010), eq. (13);
-    docs/SPEC.md, A.7.
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        only : place of the one weight that may move (nodes first, then pairs row by row), -1: all
+        rule : a `VisitRule`; frozen: zeros stay zeros
+        weights : a `Weights`
+        exist : a `FeatureSet`
+        sums : a `BlockSums`
+        move : after `load_block`
+    Out:
+        seen : (2,)
+    Cost: the weights of the block.
+    Source: Sokolovska et al. (2010), eq. (13); docs/SPEC.md, A.7.
     """
     L, virtual, mu, old_edge = rule.n_labels, exist.node_ptr.size == 0, weights.mu, move.old_edge
     move.n[0] = 0
@@ -165,7 +179,14 @@ def scale_curvatures(rule, square, sums, move):
     WAPITI and CS multiply them by gamma, too. CS: of one choice with probabilities p the Hessian
     diag(p) - p p' is at most 2 diag(p (1 - p)). Where node and edge weights move together,
     Var(a + b) <= 2 Var(a) + 2 Var(b) makes that 4 (docs/SPEC.md, A.8).
-    Arguments: rule; square: the curvature of the safe rule; sums; move. Cost: M^2. Source: docs/SPEC.md, A.9.
+
+    Arguments:
+        rule : a `VisitRule`
+        square : the curvature of the safe rule
+        sums : a `BlockSums`
+        move : a `Move`
+    Cost: M^2.
+    Source: docs/SPEC.md, A.9.
     """
     n, cell, curve, high, node, edge = move.n[0], move.cell, move.number[CURVE], 0.0, 1.0, 1.0
     p, q, newton = sums.node, sums.edge, rule.step == WAPITI or rule.step == CS
@@ -199,8 +220,15 @@ def propose(n, factor, c1, c2, number, model):
     """new = S(factor h old - grad, c1) / (factor h + 2 c2); model = (grad . d, sum h d^2,
     change of the penalty).
 
-    Arguments: n; factor; c1, c2; number (4, n), out: model (3,) of a Move. Cost: n. Source:
-    Sokolovska et al. (2010), eq. (13), (14).
+    Arguments:
+        n : number of candidates
+        factor : of the curvatures
+        c1, c2 : penalties
+    Out:
+        number : (4, n), of a `Move`: its new weights
+        model : (3,), of a `Move`
+    Cost: n.
+    Source: Sokolovska et al. (2010), eq. (13), (14).
     """
     model[SLOPE], model[BEND], model[PENALTY] = 0.0, 0.0, 0.0
     for j in range(n):
@@ -222,8 +250,15 @@ def write_block(a, b, rule, weights, move):
     """The new weights of block (a, b) into mu, the base table or the list of b (which has room for them);
     delta = new - old.
 
-    In the list neighbours are far apart in the table: sums over it need not wait for each other.
-    Arguments: a, b; rule; weights; move. Cost: the candidates, and the list. Source: docs/SPEC.md, A.10.
+    Neighbours in the list are far apart in the table, so that sums over it are independent.
+
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        rule : a `VisitRule`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: the candidates, and the list.
+    Source: docs/SPEC.md, A.10.
     """
     n, n_edge, held, lists = move.n[0], np.int64(0), b == 0 and rule.base_holds, weights.lists
     for j in range(n):
@@ -253,7 +288,13 @@ def write_block(a, b, rule, weights, move):
 def clear_block(a, b, rule, weights, move):
     """No candidates; old_edge and delta back to 0 after `load_block` and a step.
 
-    Arguments: a, b; rule; weights; move. Cost: as `load_block`. Source: none needed.
+    Arguments:
+        a, b : node and edge attribute, -1: none
+        rule : a `VisitRule`
+        weights : a `Weights`
+        move : a `Move`
+    Cost: as `load_block`.
+    Source: none needed.
     """
     old_edge, lists = move.old_edge, weights.lists
     for j in range(move.n[0]):
@@ -277,7 +318,14 @@ def clear_block(a, b, rule, weights, move):
 def renew_tables(b, rule, blocks, tables, weights, work):
     """Tables of all classes that hold edge attribute b.
 
-    Arguments: b; rule; blocks; tables; weights; work. Cost: see `rebuild_classes`.
+    Arguments:
+        b : edge attribute
+        rule : a `VisitRule`
+        blocks : a `Blocks`
+        tables : a `SharedTables`
+        weights : a `Weights`
+        work : a `LatticeWork`
+    Cost: see `rebuild_classes`.
     Source: docs/SPEC.md, A.10.
     """
     if b == 0 and rule.base_holds:
@@ -292,7 +340,14 @@ def missing_room(b, n, rule, blocks, tables, weights):
     """Free places that the pool of the classes must have before edge attribute b may have n weights;
     0 if both pools will do.
 
-    Arguments: b; n; rule; blocks; tables; weights. Cost: the edge attributes of the classes of b.
+    Arguments:
+        b : edge attribute
+        n : number of weights
+        rule : a `VisitRule`
+        blocks : a `Blocks`
+        tables : a `SharedTables`
+        weights : a `Weights`
+    Cost: the edge attributes of the classes of b.
     Source: docs/SPEC.md, A.10.
     """
     if b < 0 or (b == 0 and rule.base_holds):
@@ -313,8 +368,17 @@ def judge(change, noise, trial, adaptive, model, factor):
     """Was the step good? Returns 1 and the factor of the next visit, or 0 and the factor of another trial.
 
     The adaptive rule wants  change of the loss <= grad . d + factor/2 sum h d^2, and learns the factor that
-    would just have done. Arguments: change, of the loss; noise: of rounding in it; trial; adaptive; model
-    (3,) of `propose`; factor. Cost: 1. Source: docs/SPEC.md, A.9.
+    would just have done.
+
+    Arguments:
+        change : change of the loss
+        noise : what rounding may have added to it
+        trial : number of the trial
+        adaptive : 1: the rule is ADAPTIVE
+        model : (3,) of `propose`
+        factor : of the curvatures
+    Cost: 1.
+    Source: docs/SPEC.md, A.9.
     """
     if not adaptive:
         return 1, factor
@@ -336,9 +400,17 @@ def visit_blocks(order, start, only, rule, arrays):
     A visit: gradient and curvature, candidates, steps until one is good. BY_PARTS instead of the places: a
     sequence is unsafe, or would become so; nothing has changed, the block is left to
     `VisitByParts`. Where rule.measure is 1, nothing moves: arrays.seen tells how far the conditions
-    of optimality are violated. Arguments: order int32 (n,); start; only as in `candidates`; rule; arrays.
+    of optimality are violated.
+
+    Arguments:
+        order : int32 (n,)
+        start : first place in order
+        only : as in `candidates`
+        rule : a `VisitRule`
+        arrays : a `VisitArrays`
     Cost: see `block_gradient`; a step: `renew_tables`, and a product a row between the first and the last
-    occurrence. Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
+    occurrence.
+    Source: Sokolovska et al. (2010), Algorithm 2; docs/SPEC.md, A.9, A.10.
     """
     blocks, lattices, tables, weights = arrays.blocks, arrays.lattices, arrays.tables, arrays.weights
     sums, move, work, number, log_z = arrays.sums, arrays.move, arrays.work, arrays.number, arrays.log_z
@@ -487,7 +559,7 @@ class VisitByParts:
                 task(self.works[0], slice(None))
                 continue
             mine = [group[sequences] == s for s in range(SHARDS)]
-            run_pieces(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
+            run_tasks(lambda s, task=task, mine=mine: task(self.works[s], mine[s]), SHARDS, self.n_threads)
         if measure:
             close_unsafe(sequences, lattices, tables, arrays.weights)
 
@@ -507,7 +579,7 @@ class VisitByParts:
         if alone:
             shard(0, sums)
         else:
-            run_pieces(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
+            run_tasks(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
             for out, *parts in zip(sums, *self.sums, strict=True):
                 add_tree(np.stack(parts).reshape(SHARDS, -1), out.reshape(-1))
         if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
@@ -525,10 +597,8 @@ def marginals_plain(i, corpus, mu, nu):
     at the tokens of sequence i; q[0] is 0.
 
         u[t, y] = sum_a x[t, a] mu[a, y],  v[t, yp, y] = sum of nu[b, yp, y] over the edge attributes b of t
-        log_alpha[t, y] = u[t, y] + LSE_yp(log_alpha[t-1, yp] + v[t, yp, y])
-        log_beta[t-1, yp] = LSE_y(v[t, yp, y] + u[t, y] + log_beta[t, y])
 
-    Source: Sokolovska et al. (2010), eq. (3), (9), in logarithms.
+    Source: Sokolovska et al. (2010), eq. (3), (9).
     """
     tokens = range(*corpus.seq_ptr[i : i + 2])
     u, v = np.zeros((len(tokens), mu.shape[1])), np.zeros((len(tokens), *nu.shape[1:]))
@@ -536,14 +606,8 @@ def marginals_plain(i, corpus, mu, nu):
         held, k = slice(*corpus.attr_ptr[token : token + 2]), corpus.edge_class[token]
         u[t] = corpus.values[held] @ mu[corpus.attr_idx[held]]
         v[t] = nu[corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]].sum(axis=0)
-    log_alpha, log_beta = u.copy(), np.zeros_like(u)
-    for t in range(1, len(u)):
-        log_alpha[t] += np.logaddexp.reduce(log_alpha[t - 1, :, None] + v[t], axis=0)
-    for t in range(len(u) - 1, 0, -1):
-        log_beta[t - 1] = np.logaddexp.reduce(v[t] + u[t] + log_beta[t], axis=1)
-    log_z, q = np.logaddexp.reduce(log_alpha[-1]), np.zeros_like(v)
-    q[1:] = np.exp(log_alpha[:-1, :, None] + v[1:] + (u + log_beta)[1:, None, :] - log_z)
-    return np.exp(log_alpha + log_beta - log_z), q
+    _, p = plain_marginals(np.concatenate([u.ravel(), v.ravel()]), mu.shape[1])
+    return plain_tables(p, mu.shape[1])
 
 
 def block_sums_plain(a, b, corpus, mu, nu):
@@ -578,9 +642,16 @@ def sweep_plain(blocks, corpus, mu, nu, c1, c2, factor):
         h = factor curvature,  g = expected - gold,  w = S(h w - g, c1) / (h + 2 c2)
         S(z, c) = sign(z) max(|z| - c, 0)
 
-    for all weights w of a block at once. Arguments: blocks: pairs (node attribute a, edge attribute b), -1:
-    none; corpus; mu (A, L), nu (B, L, L): weights of node and of edge attributes, changed in place; c1, c2;
-    factor. Source: Sokolovska et al. (2010), Algorithm 2, eq. (13), (14).
+    for all weights w of a block at once.
+
+    Arguments:
+        blocks : pairs (node attribute a, edge attribute b), -1: none
+        corpus : a `Corpus`, labelled
+        mu : (A, L), weights of node attributes, changed in place
+        nu : (B, L, L), weights of edge attributes, changed in place
+        c1, c2 : penalties
+        factor : of the curvatures
+    Source: Sokolovska et al. (2010), Algorithm 2, eq. (13), (14).
     """
     for a, b in blocks:
         for k, weights, sums in zip((a, b), (mu, nu), block_sums_plain(a, b, corpus, mu, nu), strict=True):

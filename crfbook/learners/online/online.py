@@ -55,9 +55,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import number, one_of, shown, whole
+from crfbook._checks import number, one_of, whole
 from crfbook._jit import kernel
-from crfbook.chain.objective import check_labels, check_weights
+from crfbook.chain.objective import check_labels, check_state, check_weights
 from crfbook.chain.scores import value_of
 from crfbook.chain.sequence import feature_matrix, path_indicator, plain_viterbi, score_class, score_nodes
 from crfbook.chain.sparse.default import find_next
@@ -76,7 +76,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.decoding.staggered import staggered_tables
 from crfbook.learners.online.staggered import decode_by_lists, refresh_all, refresh_pairs
-from crfbook.training.interrupts import interruptible_chunks
+from crfbook.training.interrupts import interruptible_stretches
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 LOSS, SHARE, WRONG_SEQUENCES, WRONG_TOKENS, WRONG_ROOTS, N_TOTALS = 0, 1, 2, 3, 4, 5  # places of `totals`
@@ -88,9 +88,19 @@ def node_difference(t, row, z, n, layout, work, lists):
     """Append (cell of (a, y), +x[a]) and (cell of (a, z), -x[a]) for each attribute a of token t,
     gold label y; returns the new n.
 
-    Weights that do not exist are left out. Arguments: t; row: t's position in its sequence; z: its label on
-    the best path; n; layout; lists: work.lists; out: work: cell, amount, from position n on. Cost: the
-    attributes of the token, of lists a bisection each. Source: Collins (2002), figure 1.
+    Weights that do not exist are left out.
+
+    Arguments:
+        t : token
+        row : t's position in its sequence
+        z : its label on the best path
+        n : entries of cell and amount in use
+        layout : an `OnlineLayout`
+        lists : work.lists
+    Out:
+        work : cell, amount, from position n on
+    Cost: the attributes of the token, of lists a bisection each.
+    Source: Collins (2002), figure 1.
     """
     y, M, cell, amount = layout.labels[t], layout.exists.shape[1], work.cell, work.amount
     if lists is not None:
@@ -127,8 +137,15 @@ def edge_difference(t, zp, z, n, layout, work):
     """Append (cell of (b, y_{t-1}, y_t), +1) and (cell of (b, zp, z), -1) for each edge attribute b of token
     t; returns the new n.
 
-    Arguments: t; zp, z: the labels of t-1 and t on the best path; n; layout; out: work: cell, amount, from
-    position n on. Cost: two bisections an edge attribute. Source: Collins (2002), figure 1.
+    Arguments:
+        t : token
+        zp, z : the labels of t-1 and t on the best path
+        n : entries of cell and amount in use
+        layout : an `OnlineLayout`
+    Out:
+        work : cell, amount, from position n on
+    Cost: two bisections an edge attribute.
+    Source: Collins (2002), figure 1.
     """
     k, M, n_before = layout.edge_class[t], layout.exists.shape[1], work.slot.size - layout.edge_cell.size
     gold, best = layout.labels[t - 1] * M + layout.labels[t], zp * M + z
@@ -145,8 +162,15 @@ def edge_difference(t, zp, z, n, layout, work):
 def decode_with(s, theta, layout, work, lists):
     """Best path of sequence s, not empty, under the cells theta: into work.path; returns its score.
 
-    Arguments: s; theta (C,); layout; lists: work.lists; out: work. Cost: one addition per stored (occurrence,
-    weight) pair, T M^2 additions and maxima. Source: Collins (2002), section 2.
+    Arguments:
+        s : sequence
+        theta : (C,)
+        layout : an `OnlineLayout`
+        lists : work.lists
+    Out:
+        work : an `OnlineWork`
+    Cost: one addition per stored (occurrence, weight) pair, T M^2 additions and maxima.
+    Source: Collins (2002), section 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score_nodes(s, theta, 1.0, layout, lists, work.log_node)
@@ -159,7 +183,7 @@ def decode_with(s, theta, layout, work, lists):
         if not work.known[k]:
             score_class(k, theta, 1.0, layout, work.log_edge)
             work.known[k] = 1
-    # which label dominates which changes with every update: not worth its L^3
+    # dominance would change with every update, and costs L^3
     nothing_is_dominated = np.empty((0, 0, 0))
     return decode_sequence(
         work.log_node, work.log_edge, work.log_edge_t, nothing_is_dominated, 0.0,
@@ -169,10 +193,17 @@ def decode_with(s, theta, layout, work, lists):
 
 @kernel
 def after_step(n, theta, work, lists):
-    """What is kept of the weights is kept up to date, or marked as stale, after work.cell[:n] have moved.
+    """Update what is computed from the weights, or mark it as stale, after the cells work.cell[:n] have
+    moved.
 
-    Arguments: n; theta (C,); lists: work.lists; out: work: known, lists, staggered. Cost: the classes, or a
-    row of stored pairs for each transition that moved. Source: chapter 11.
+    Arguments:
+        n : entries of cell and amount in use
+        theta : (C,)
+        lists : work.lists
+    Out:
+        work : known, lists, staggered
+    Cost: the classes, or a row of stored pairs for each transition that moved.
+    Source: chapter 11.
     """
     if lists is not None:
         refresh_pairs(n, theta, lists, work.cell, work.staggered)
@@ -188,8 +219,14 @@ def find_mistakes(s, theta, layout, work, totals):
     loss = score(best) - score(gold) = -theta . dS >= 0 in nats; wrong = tokens where the paths differ (n = 0
     if none). totals += seq_weight * (loss, wrong / T, 1 if wrong, wrong, sqrt(wrong)): what an epoch reports.
 
-    Arguments: s, theta (C,), layout, work as in `decode_with`; out: totals (5,), added to. Cost: that of
-    `decode_with`, and the attributes of the wrong tokens. Source: Collins (2002), figure 1.
+    Arguments:
+        s : sequence
+        theta : (C,)
+        layout, work : as in `decode_with`
+    Out:
+        totals : (5,), added to
+    Cost: that of `decode_with`, and the attributes of the wrong tokens.
+    Source: Collins (2002), figure 1.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     score = decode_with(s, theta, layout, work, work.lists)
@@ -218,7 +255,11 @@ def find_mistakes(s, theta, layout, work, totals):
 def merge_cells(n, work):
     """Sum the amounts of repeated cells; returns how many different cells are left, in front and in order.
 
-    Arguments: n; out: work: cell, amount, of which n are used; its slot is all 0 before and after. Cost O(n).
+    Arguments:
+        n : entries of cell and amount in use
+    Out:
+        work : cell, amount, of which n are used; its slot is all 0 before and after
+    Cost: O(n).
     Source: a sparse vector from its terms; Gustavson (1978), "Two fast algorithms for sparse matrices".
     """
     cell, amount, slot, kept = work.cell, work.amount, work.slot, 0
@@ -242,9 +283,16 @@ def move_along(n, step, theta, theta_sum, count, work):
     Averaging costs no more than the step itself: `count` c is 1 at the start, and grows by 1 after every
     sequence. Then theta - theta_sum / c is the mean of all c vectors so far, the start included: d enters
     every vector but the first c_d, so c theta exceeds the sum by c_d d.
-    Arguments: n: terms of dS; step; count int64 (1,); out: theta (C,), theta_sum (C,); work: cell, amount,
-    and what is kept of the weights. Cost: O(n), and that of `after_step`. Source: Collins (2002), figure 1
-    and section 2.5; the counter: Daume (2006), figure 2.3.
+
+    Arguments:
+        n : terms of dS
+        step : factor of dS
+        count : int64 (1,)
+    Out:
+        theta, theta_sum : (C,)
+        work : cell, amount, and what is kept of the weights
+    Cost: O(n), and that of `after_step`.
+    Source: Collins (2002), figure 1 and section 2.5; the counter: Daume (2006), figure 2.3.
     """
     for i in range(n):
         change = step * work.amount[i]
@@ -259,10 +307,17 @@ def perceptron_epoch(order, theta, theta_sum, count, layout, work, totals):
 
     best = argmax_y theta . S(x, y);  if best != gold:  theta += d,  d = seq_weight (S(x, gold) - S(x, best))
 
-    Arguments: order int64 (n,): sequences, none of them empty; layout; work; out: theta (C,), theta_sum (C,),
-    count int64 (1,) as in `move_along`; totals (5,) as in `find_mistakes`, added to. Cost: one Viterbi a
-    sequence; an update touches the attributes of the wrong tokens. Source: Collins (2002), figure 1; Altun
-    et al. (2003), Algorithm 1.
+    Arguments:
+        order : int64 (n,), sequences, none of them empty
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+    Out:
+        theta : (C,)
+        theta_sum : (C,)
+        count : int64 (1,) as in `move_along`
+        totals : (5,) as in `find_mistakes`, added to
+    Cost: one Viterbi a sequence; an update touches the attributes of the wrong tokens.
+    Source: Collins (2002), figure 1; Altun et al. (2003), Algorithm 1.
     """
     work.known[:] = 0
     for s in order:
@@ -270,6 +325,17 @@ def perceptron_epoch(order, theta, theta_sum, count, layout, work, totals):
         if wrong:
             move_along(n, layout.weight[s], theta, theta_sum, count, work)
         count[0] += 1
+
+
+def difference_plain(s, w, corpus, features):
+    """(dS (F,), wrong tokens): S(x, gold) - S(x, best) of sequence s under weights w (F,).
+
+    The readable sister of `find_mistakes`, without hard constraints. Source: Collins (2002), figure 1.
+    """
+    X, gold = feature_matrix(s, corpus, features)
+    best = plain_viterbi(X @ w, features.n_labels)
+    wrong = np.sum(corpus.labels[corpus.seq_ptr[s] : corpus.seq_ptr[s + 1]] != best)
+    return X.T @ (gold - path_indicator(best, features.n_labels)), wrong
 
 
 def perceptron_epoch_plain(order, w, w_sum, count, corpus, features):
@@ -281,9 +347,7 @@ def perceptron_epoch_plain(order, w, w_sum, count, corpus, features):
     Source: Collins (2002), figure 1 and section 2.5; Altun et al. (2003), Algorithm 1.
     """
     for s in order:
-        X, gold = feature_matrix(s, corpus, features)
-        best = path_indicator(plain_viterbi(X @ w, features.n_labels), features.n_labels)
-        step = corpus.weights[s] * (X.T @ (gold - best))
+        step = corpus.weights[s] * difference_plain(s, w, corpus, features)[0]
         w += step
         w_sum += count * step
         count += 1
@@ -297,8 +361,17 @@ def perceptron_direction(order, theta, direction, layout, work, totals):
 
     Minus a subgradient of the perceptron's criterion sum_i seq_weight_i (max_y theta . S(x_i, y) - theta .
     S(x_i, y_i)); the gradient of the log loss at s theta tends to it as s -> infinity.
-    Arguments: order int64 (n,), theta (C,), layout, work, totals (5,) as in `perceptron_epoch`; out:
-    direction (C,). Cost: one Viterbi a sequence. Source: Altun et al. (2003), section 5.1.
+
+    Arguments:
+        order : int64 (n,)
+        theta : (C,)
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+        totals : (5,) as in `perceptron_epoch`
+    Out:
+        direction : (C,)
+    Cost: one Viterbi a sequence.
+    Source: Altun et al. (2003), section 5.1.
     """
     work.known[:] = 0
     for s in order:
@@ -320,9 +393,19 @@ def passive_aggressive_epoch(
     A sequence without a wrong token is left alone, whatever its margin. seq_weight scales the step. Averaging
     as in `move_along`.
 
-    Arguments: order int64 (n,); layout, work, theta (C,), theta_sum (C,), count (1,), totals (5,) as in
-    `perceptron_epoch`; pa_type 0, 1 or 2; aggressiveness: C > 0; by_errors: 0 or 1.
-    Cost: that of the perceptron. Source: Crammer et al. (2006), sections 3 and 9; the margins are CRFsuite's.
+    Arguments:
+        order : int64 (n,)
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+        theta : (C,)
+        theta_sum : (C,)
+        count : (1,)
+        totals : (5,) as in `perceptron_epoch`
+        pa_type : 0, 1 or 2
+        aggressiveness : C > 0
+        by_errors : 0 or 1
+    Cost: that of the perceptron.
+    Source: Crammer et al. (2006), sections 3 and 9; the margins are CRFsuite's.
     """
     work.known[:] = 0
     for s in order:
@@ -340,6 +423,29 @@ def passive_aggressive_epoch(
         count[0] += 1
 
 
+def passive_aggressive_epoch_plain(
+    order, pa_type, aggressiveness, by_errors, w, w_sum, count, corpus, features
+):  # fmt: skip
+    """The readable sister of `passive_aggressive_epoch`, on weights w (F,) without hard constraints: returns
+    count.
+
+    order, pa_type, aggressiveness, by_errors : as there.
+    w, w_sum, count : as in `perceptron_epoch_plain`.
+    Source: Crammer et al. (2006), sections 3 and 9.
+    """
+    for s in order:
+        dS, wrong = difference_plain(s, w, corpus, features)
+        square, cost = dS @ dS, (math.sqrt(wrong) if by_errors else 1.0) - w @ dS
+        if square > 0.0:
+            tau = cost / (square + 0.5 / aggressiveness) if pa_type == 2 else cost / square
+            tau = min(aggressiveness, tau) if pa_type == 1 else tau
+            step = corpus.weights[s] * tau * dS
+            w += step
+            w_sum += count * step
+        count += 1
+    return count
+
+
 @kernel
 def arow_epoch(order, gamma, theta, variance, layout, work, totals):
     """Some steps of AROW, sequence after sequence in the given order.
@@ -348,10 +454,17 @@ def arow_epoch(order, gamma, theta, variance, layout, work, totals):
     alpha = (wrong tokens - theta . dS) / (gamma + sum_k v_k dS_k^2)
     theta_k += seq_weight alpha v_k dS_k,   then   1 / v_k += dS_k^2 / gamma
 
-    Arguments: order int64 (n,); layout, work, totals (5,) as in `perceptron_epoch`; gamma > 0: large
-    means small steps; out: theta (C,): the means; variance (C,), > 0.
-    Cost: that of the perceptron. Source: Crammer, Kulesza and Dredze (2009), figure 1;
-    Mejer and Crammer (2010), section 3.
+    Arguments:
+        order : int64 (n,)
+        layout : an `OnlineLayout`
+        work : an `OnlineWork`
+        totals : (5,) as in `perceptron_epoch`
+        gamma : > 0: large means small steps
+    Out:
+        theta : (C,), the means
+        variance : (C,), > 0
+    Cost: that of the perceptron.
+    Source: Crammer, Kulesza and Dredze (2009), figure 1; Mejer and Crammer (2010), section 3.
     """
     work.known[:] = 0
     for s in order:
@@ -368,6 +481,20 @@ def arow_epoch(order, gamma, theta, variance, layout, work, totals):
             theta[k] += alpha * variance[k] * work.amount[i]
             variance[k] = 1.0 / (1.0 / variance[k] + work.amount[i] ** 2 / gamma)
         after_step(n, theta, work, work.lists)
+
+
+def arow_epoch_plain(order, gamma, w, variance, corpus, features):
+    """The readable sister of `arow_epoch`, on weights w (F,) without hard constraints.
+
+    order, gamma : as there.
+    w, variance : (F,), moved.
+    Source: Crammer, Kulesza and Dredze (2009), figure 1.
+    """
+    for s in order:
+        dS, wrong = difference_plain(s, w, corpus, features)
+        alpha = (wrong - w @ dS) / (gamma + variance @ dS**2)
+        w += corpus.weights[s] * alpha * variance * dS
+        variance[:] = 1.0 / (1.0 / variance + dS**2 / gamma)
 
 
 def perceptron(
@@ -494,11 +621,7 @@ class _Online(Learner):
             if variance is not None:
                 state["variance"] = np.full(n_weights, variance)
         for name in ("w", "w_sum", "variance")[: 2 if variance is None else 3]:
-            if name not in state or np.shape(state[name]) != (n_weights,):
-                raise ValueError(
-                    f"state: expected an array {shown(name)} of shape ({n_weights},), got "
-                    f"{np.shape(state[name]) if name in state else sorted(state)}"
-                )
+            check_state(state, name, n_weights)
         self.epsilon = number("epsilon", epsilon)
         self.max_iterations = whole("max_iterations", max_iterations)
         self.shuffle, self.seed, self.average = shuffle, random_state, bool(average)
@@ -523,7 +646,7 @@ class _Online(Learner):
         """One epoch; `totals` are added to."""
         averaged = self.theta_sum, self.count
         moved = self.theta, *(averaged if self.variance is None else [self.variance])
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             self.epoch(part, *self.rule, *moved, self.layout, self.work, self.totals)
 
     def advance(self):
@@ -577,7 +700,7 @@ class _Online(Learner):
     def direction(self, order, theta, totals):
         """(C,): weighted sum of S(x, gold) - S(x, best) over the sequences of `order`."""
         direction = np.zeros_like(theta)
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             perceptron_direction(part, theta, direction, self.layout, self.work, totals)
         return direction
 

@@ -27,9 +27,15 @@ LARGEST = 1e308
 def refresh_rest(d, a, b, tables):
     """tables.to_z[d, c, a] = max_{y >= 2^c} log_edge[d, 0, a, y], for the levels c with 2^c <= b.
 
-    The rest of a higher level does not hold b and starts the scan. Arguments: d: direction; a, b: places of
-    labels, the transition between them has moved; out: tables: to_z. Cost: 2 b at most. Source: Kaji et al.
-    (2010), eq. (2) and (3); docs/SPEC.md, C.8.
+    The rest of a higher level does not hold b and starts the scan.
+
+    Arguments:
+        d : direction
+        a, b : places of labels, the transition between them has moved
+    Out:
+        tables : to_z
+    Cost: 2 b at most.
+    Source: Kaji et al. (2010), eq. (2) and (3); docs/SPEC.md, C.8.
     """
     n_levels, L = tables.to_z.shape[1:]
     level, row = 0, tables.log_edge[d, 0, a]
@@ -47,7 +53,11 @@ def refresh_rest(d, a, b, tables):
 def refresh_both(tables):
     """tables.z_to_z from to_z: the best transition between the rests of two levels.
 
-    Arguments: out: tables: z_to_z. Cost: L log L. Source: Kaji et al. (2010), eq. (4).
+    Arguments:
+    Out:
+        tables : z_to_z
+    Cost: L log L.
+    Source: Kaji et al. (2010), eq. (4).
     """
     n_levels, L = tables.to_z.shape[1:]
     for c in range(n_levels):
@@ -63,8 +73,14 @@ def refresh_both(tables):
 def set_transition(p, score, lists, staggered):
     """Write the score of stored pair p into both tables of transitions; returns the places of its labels.
 
-    Arguments: p; score; lists; out: staggered (tables, rank): log_edge, and reach, which only grows.
-    Cost O(1). Source: docs/SPEC.md, C.8.
+    Arguments:
+        p : number of the pair
+        score : its score
+        lists : a `ListLayout`
+    Out:
+        staggered : (tables, rank), log_edge, and reach, which only grows
+    Cost: O(1).
+    Source: docs/SPEC.md, C.8.
     """
     tables, rank = staggered
     a, b = rank[lists.scores.member[lists.row[p]]], rank[lists.scores.next_label[p]]
@@ -77,8 +93,15 @@ def set_transition(p, score, lists, staggered):
 def refresh_transitions(n, theta, lists, cell, staggered):
     """Take the weights of the transitions among cell[:n] from theta into the tables.
 
-    Arguments: n; theta (F,); lists; cell int64 (>= n,): weights that have changed; out: staggered (tables,
-    rank). Cost: a row and a column at most for each, and L log L. Source: docs/SPEC.md, C.8.
+    Arguments:
+        n : entries of cell
+        theta : (F,)
+        lists : a `ListLayout`
+        cell : int64 (>= n,), weights that have changed
+    Out:
+        staggered : (tables, rank)
+    Cost: a row and a column at most for each, and L log L.
+    Source: docs/SPEC.md, C.8.
     """
     n_node, moved = theta.size - lists.place.size, False
     for i in range(n):
@@ -96,8 +119,13 @@ def refresh_transitions(n, theta, lists, cell, staggered):
 def refresh_tables(theta, lists, staggered):
     """Take all weights of transitions from theta into the tables.
 
-    Arguments: theta (F,); lists; out: staggered (tables, rank). Cost: 2 L^2. Source: Kaji et al. (2010), eq.
-    (2) to (4).
+    Arguments:
+        theta : (F,)
+        lists : a `ListLayout`
+    Out:
+        staggered : (tables, rank)
+    Cost: 2 L^2.
+    Source: Kaji et al. (2010), eq. (2) to (4).
     """
     tables, rank = staggered
     n_node = theta.size - lists.place.size
@@ -116,8 +144,14 @@ def decode_staggered(log_node, edge_class, staggered, path):
     """Best path of one sequence of T > 0 tokens: into path; returns its score, NaN if a sum of scores might
     leave float64: then path is left alone.
 
-    Arguments: log_node (T, L), may be -inf; edge_class int32 (T,); staggered (tables, rank); out: path
-    int32 (T,). Cost: that of ``staggered_many``, and T L. Source: Kaji et al. (2010), section 3.
+    Arguments:
+        log_node : (T, L), may be -inf
+        edge_class : int32 (T,)
+        staggered : (tables, rank)
+    Out:
+        path : int32 (T,)
+    Cost: that of ``staggered_many``, and T L.
+    Source: Kaji et al. (2010), section 3.
     """
     T, L = log_node.shape
     most = LARGEST / (2 * T)
@@ -136,7 +170,12 @@ def decode_staggered(log_node, edge_class, staggered, path):
 def refresh_row(row, scores):
     """scores.max_row[row], min_row[row] = the largest and smallest of 0 and the scores of its stored pairs.
 
-    Arguments: row; out: scores, a DefaultScores. Cost: the pairs of the row. Source: chapter 11.
+    Arguments:
+        row : number of the row
+    Out:
+        scores : a `DefaultScores`
+    Cost: the pairs of the row.
+    Source: chapter 11.
     """
     high, low = 0.0, 0.0
     for e in range(scores.row_ptr[row], scores.row_ptr[row + 1]):
@@ -149,8 +188,14 @@ def refresh_row(row, scores):
 def refresh_pairs(n, theta, lists, cell, staggered):
     """Take the weights of the transitions among cell[:n] from theta into the stored pairs, or into tables.
 
-    Arguments: n; theta (F,); cell int64 (>= n,): weights that have changed; out: lists: scores; or
-    staggered (tables, rank), if not None. Cost: a row of pairs for each. Source: chapter 11.
+    Arguments:
+        n : entries of cell
+        theta : (F,)
+        cell : int64 (>= n,), weights that have changed
+    Out:
+        lists : scores; or staggered (tables, rank), if not None
+    Cost: a row of pairs for each.
+    Source: chapter 11.
     """
     if staggered is not None:
         refresh_transitions(n, theta, lists, cell, staggered)
@@ -168,8 +213,12 @@ def refresh_pairs(n, theta, lists, cell, staggered):
 def refresh_all(theta, lists, staggered):
     """Take all weights of transitions from theta into the stored pairs, or into tables.
 
-    Arguments: theta (F,); out: lists: scores; or staggered (tables, rank), if not None. Cost: the stored
-    pairs and rows, or that of `refresh_tables`. Source: chapter 11.
+    Arguments:
+        theta : (F,)
+    Out:
+        lists : scores; or staggered (tables, rank), if not None
+    Cost: the stored pairs and rows, or that of `refresh_tables`.
+    Source: chapter 11.
     """
     if staggered is not None:
         refresh_tables(theta, lists, staggered)
@@ -187,9 +236,16 @@ def refresh_all(theta, lists, staggered):
 def decode_by_lists(first, last, layout, lists, log_node, path, staggered):
     """Best path of tokens first..last-1, one sequence, from its node scores: into path; returns its score.
 
-    Arguments: first, last; layout: an OnlineLayout, of which classes are read; lists: their pairs are those
-    of the weights; log_node (>= T, L); out: path int32 (>= T,); staggered: None, or (tables, rank) of the
-    weights. Cost: that of `default_forward` or `decode_staggered`. Source: Collins (2002), section 2.
+    Arguments:
+        first, last : tokens first..last-1
+        layout : an `OnlineLayout`, of which classes are read
+        lists : their pairs are those of the weights
+        log_node : (>= T, L)
+    Out:
+        path : int32 (>= T,)
+        staggered : None, or (tables, rank) of the weights
+    Cost: that of `default_forward` or `decode_staggered`.
+    Source: Collins (2002), section 2.
     """
     if staggered is not None:
         T = last - first

@@ -144,8 +144,13 @@ def owlqn_plain(fun, w, c1, iterations, memory=10):
         d[k] = 0    where it does not descend:  d[k] pg[k] >= 0
         w' = w + step d, or 0 where its sign is not that of the orthant, xi = sign(w), or -sign(pg) at 0
 
-    Arguments: fun: w -> (value, grad (F,)) of the smooth part; w (F,): the start; c1; iterations; memory:
-    pairs that are kept. Source: Andrew and Gao (2007), sections 3.1 and 3.2.
+    Arguments:
+        fun : w -> (value, grad (F,)) of the smooth part
+        w : (F,), the start
+        c1 : >= 0, weight of |w|_1
+        iterations : number of steps
+        memory : pairs that are kept
+    Source: Andrew and Gao (2007), sections 3.1 and 3.2.
     """
     pairs, (value, grad) = [], fun(w)
     objective = value + c1 * np.abs(w).sum()
@@ -264,9 +269,15 @@ def model_gram(w, scale, diagonal, s, y, rows, direction):
     """What d(t) of `model_point` adds to the Jacobian of its equations: A^T D^-1 A (2m, 2m) over the weights
     that are not zero after the step, as others do not move with t.
 
-    Arguments as there: w (F,); scale, diagonal (F,) or (0,) of D; s, y (>= m, F), rows int64 (m,) of them;
-    direction (F,) = d(t).
-    Cost: 4 m^2 for each such weight. Source: Becker, Fadili and Ochs (2019), section 3.
+    Arguments as there:
+        w : (F,)
+        scale : factor of all weights
+        diagonal : (F,) or (0,) of D
+        s, y : (>= m, F)
+        rows : int64 (m,) of them
+        direction : (F,) = d(t)
+    Cost: 4 m^2 for each such weight.
+    Source: Becker, Fadili and Ochs (2019), section 3.
     """
     m, n = rows.size, w.size
     total, product, cells = np.zeros((2 * m, 2 * m)), np.empty((2 * m, 2 * m)), np.empty(2 * m * BLOCK)

@@ -288,7 +288,7 @@ class LBFGS(Learner):
             self.n_evaluations += 1
         outcome = self._search()
         if outcome.accepted is None and self.point.pairs.rows and outcome.reason != "rounding floor":
-            # forgive a bad memory once: plain steepest descent
+            # the pairs may be bad: try steepest descent once
             self.point = self.point._replace(pairs=Pairs())
             outcome = self._search()
         if outcome.accepted is None:
@@ -439,7 +439,7 @@ class ActiveLBFGS(LBFGS):
 
     def __init__(self, objective, w0=None, *, before=(0, 0.0), max_iterations=None, state=None, **rules):
         self.of_sets, self.fresh, self.left, self.w_sets, self.before = objective, 0, TRIES, None, before
-        self.looked = False  # at the end, on fresh sets
+        self.looked = False  # whether the end was checked on fresh sets
         if state:
             self.fresh, self.left, self.w_sets = int(state["renewed"]), int(state["left"]), state["w_sets"]
             self.before = int(state["epochs"]), float(state["spent"])
@@ -490,7 +490,7 @@ class ActiveLBFGS(LBFGS):
         if reason is None or self.iteration == self.fresh:
             return reason
         if not self.left:
-            return "small change"  # sets and weights go round in a circle
+            return "small change"  # sets and weights repeat in a cycle
         self.left -= 1
         self.renew()
         return self._reason()

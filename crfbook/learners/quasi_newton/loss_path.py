@@ -5,8 +5,8 @@
     pointwise-log   from zero; and again from the solution of the log loss
     pointwise-exp   clamps 10, 20, 40 and the one asked for, from zero; and again from that of the log loss
 
-The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others: the clamp lets it
-in by and by. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
+The exp losses start as large as L^T, and a sequence with p = 1e-100 outweighs all others. Rising clamps limit
+its loss at first. A clamped stage is skipped where no u = -log p exceeds its clamp. The sequential losses are
 convex: one minimum, whatever the path. The pointwise ones are not: of two starts the better training value is
 kept. Source: Altun, Johnson and Hofmann (2003), section 3.3; the stages are ours.
 
@@ -106,7 +106,7 @@ def minimize_loss(
 
 
 class _Path:
-    """What lasts from stage to stage."""
+    """State that the stages share."""
 
     def __init__(self, objective, loss, clamp, c1, rules, from_w0):
         self.objective, self.target, self.c1 = objective, objective.with_loss(loss, clamp), c1

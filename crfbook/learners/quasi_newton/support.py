@@ -1,12 +1,11 @@
-"""L1 training on the weights that matter: all of them at first, later those that are not zero,
-or might leave it.
+"""L1 training on a support: all weights at first, later those that are not zero or may leave zero.
 
 Once the objective falls slowly, few weights still change between zero and not zero. From then on `minimize`
-works on these and on the weights whose gradient is close to the penalty, whose sums are cheaper. Every so
-often, and before it ends, one gradient of all weights shows which others want to leave zero, and these are
-let in: so it ends where `minimize` on all weights would. Source: Friedman, Hastie and Tibshirani (2010),
-section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et al. (2010), section 7,
-with a check of all weights.
+works on these and on the weights whose gradient is close to the penalty: their sums are cheaper. Now and
+then, and before the end, one gradient of all weights shows which others would leave zero, and these are
+added. So training ends where `minimize` on all weights would. Source: Friedman, Hastie and Tibshirani (2010),
+section 2.6 ("active set convergence"); for CRFs the freezing of Sokolovska et al. (2010), section 7, with a
+check of all weights.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from crfbook.training.loop import Callback, Learner, OptResult, State, stages
 
 # in so many iterations the objective fell by less than this share: work on the support from now on
 SETTLED = (10, 1e-4)
-LOOK_AROUND = 40  # iterations between two looks at the gradient of all weights
+LOOK_AROUND = 40  # iterations between two gradients of all weights
 MARGIN = 0.05  # weights at zero whose gradient exceeds (1 - MARGIN) c1 stay free
-ENDED = ("converged", "empty model", "rounding floor")  # of a smaller problem: time to look at all weights
+# the smaller problem is solved: the gradient of all weights is next
+ENDED = ("converged", "empty model", "rounding floor")
 COLUMNS = ("w", "grad", "s", "y")  # arrays of `OptResult.state` whose last axis is the weights
 GO_ON = "go on"  # the status of a run that ends so that the next one may begin
 
@@ -127,7 +127,7 @@ class Shrinking:
 
 
 class Start(Learner):
-    """Takes no step: what Ctrl-C finds of several runs before there is a first."""
+    """Takes no step: the result where Ctrl-C comes before the first of several runs."""
 
     def __init__(self, w, state=None, before=(0, 0.0)):
         self.w, self.given, self.before = w, state or {}, before

@@ -1,9 +1,9 @@
-"""Stochastic average gradient (SAG), sampled non-uniformly: a linear rate at the price of a sequence a step.
+"""Stochastic average gradient (SAG), sampled non-uniformly: it converges linearly, one sequence a step.
 
-Every sequence's last gradient is remembered, as marginals. A step renews one, and follows the mean of all.
-Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad, Ahmed, Defazio,
-Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training conditional random
-fields".
+It stores every sequence's last gradient, as marginals. A step renews one of them, and goes along the mean of
+all. Sequences whose gradient changes fast are visited more often. Source: Schmidt, Babanezhad, Ahmed,
+Defazio, Clifton and Sarkar (2015), "Non-uniform stochastic average gradient method for training conditional
+random fields".
 
     objective / n = 1/n sum_i f_i(w) + shrinkage / 2 |w|^2,  f_i = -weight_i log p(y_i | x_i),
     shrinkage = 2 c2 / n
@@ -244,7 +244,11 @@ class LazyWeights(NamedTuple):
 def write_out(lazy):
     """u <- scale (u - lag d), the weights themselves; scale <- 1, lag <- 0.
 
-    Arguments: out: lazy, of which d is only read. Cost: C. Source: Schmidt et al. (2015), section 3.
+    Arguments:
+    Out:
+        lazy : of which d is only read
+    Cost: C.
+    Source: Schmidt et al. (2015), section 3.
     """
     scale, lag = lazy.factors
     for k in range(lazy.u.size):
@@ -256,8 +260,12 @@ def write_out(lazy):
 def score_average(s, lazy, layout, work, trial):
     """Scores of sequence s at the weights scale (u - lag d), into work.log_node and work.log_edge.
 
-    Arguments: s, layout, work as in `score_sequence`; lazy; work: trial, overwritten. Cost: two additions per
-    stored (occurrence, weight) pair. Source: Schmidt et al. (2015), section 3.
+    Arguments:
+        s, layout, work : as in `score_sequence`
+        lazy : a `LazyWeights`
+        work : trial, overwritten
+    Cost: two additions per stored (occurrence, weight) pair.
+    Source: Schmidt et al. (2015), section 3.
     """
     scale, lag = lazy.factors
     score_sequence(s, lazy.u, scale, layout, work)
@@ -272,8 +280,14 @@ def score_average(s, lazy, layout, work, trial):
 
 @kernel
 def take_squares(start, stop, grad):
-    """Sum of grad[start:stop]^2; the cells become 0. Arguments: start, stop; out: grad (C,). Cost:
-    stop - start. Source: chapter 05.
+    """Sum of grad[start:stop]^2; the cells become 0.
+
+    Arguments:
+        start, stop : cells start..stop-1
+    Out:
+        grad : (C,)
+    Cost: stop - start.
+    Source: chapter 05.
     """
     total = 0.0
     for k in range(start, stop):
@@ -286,8 +300,12 @@ def take_squares(start, stop, grad):
 def clear_gradient(s, layout, grad):
     """|grad|^2 of a gradient that only sequence s has added to; its cells become 0 again.
 
-    Arguments: s, layout; out: grad (C,). Cost: the cells of its attributes, as often as they occur, and of
-    its edge classes. Source: Schmidt et al. (2015), Algorithm 1.
+    Arguments:
+        s, layout : a sequence, an `OnlineLayout`
+    Out:
+        grad : (C,)
+    Cost: the cells of its attributes, as often as they occur, and of its edge classes.
+    Source: Schmidt et al. (2015), Algorithm 1.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -309,9 +327,15 @@ def search_lipschitz(s, loss, lipschitz, layout, work, direction, trial, grad):
     f = weight * loss of sequence s and g its gradient at w.
 
     Scores are linear in the weights: those of g are computed once, and a trial is one forward-backward.
-    Arguments: s, layout, work after `score_gradient`, which returned loss; lipschitz > 0; work:
-    direction, trial, overwritten; grad (C,), 0 before and after. Cost: three passes over the (occurrence,
-    weight) pairs, 3 T L^2 a trial. Source: Schmidt et al. (2015), Algorithm 1.
+
+    Arguments:
+        s, layout, work : after `score_gradient`, which returned loss
+        lipschitz : > 0
+        grad : (C,), 0 before and after
+    Work:
+        direction, trial : work arrays, overwritten
+    Cost: three passes over the (occurrence, weight) pairs, 3 T L^2 a trial.
+    Source: Schmidt et al. (2015), Algorithm 1.
     """
     weight, n = layout.weight[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     add_gradient(s, weight, layout, work, grad)
@@ -342,9 +366,19 @@ def renew_lipschitz(s, loss, mean, layout, memory, work, direction, trial, grad)
     and are left out ever longer while nothing changes.
 
     A first search starts at half the mean of the others. If the j-th search in a row finds its start good
-    enough, the next 2^(j-1) visits have none. Arguments: s, loss, layout, work, direction, trial, grad (C,)
-    as in `search_lipschitz`; mean: of the constants so far, 0 if none; out: memory. Cost: that of
-    `search_lipschitz`, rarely. Source: Schmidt et al. (2015), section 5.2.
+    enough, the next 2^(j-1) visits have none.
+
+    Arguments:
+        s : sequence, not empty
+        loss : what `score_gradient` returned
+        layout : an `OnlineLayout`
+        work, direction, trial : work arrays, see the top
+        grad : (C,), as in `search_lipschitz`
+        mean : of the constants so far, 0 if none
+    Out:
+        memory : what is remembered, see the top
+    Cost: that of `search_lipschitz`, rarely.
+    Source: Schmidt et al. (2015), section 5.2.
     """
     if memory.skip[s] > 0:
         memory.skip[s] -= 1
@@ -365,8 +399,13 @@ def remember(s, layout, memory, work):
     """The gradient with respect to the scores of sequence s is stored;
     `work` keeps its change since the last visit.
 
-    Arguments: s, layout; out: memory: node, edge; work: p_node, edge_sum <- new - old. Cost: T L, and the
-    label pairs with a weight of the classes used. Source: Schmidt et al. (2015), section 3.
+    Arguments:
+        s, layout : a sequence, an `OnlineLayout`
+    Out:
+        memory : node, edge
+        work : p_node, edge_sum <- new - old
+    Cost: T L, and the label pairs with a weight of the classes used.
+    Source: Schmidt et al. (2015), section 3.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     for t in range(first, last):
@@ -396,10 +435,19 @@ def sag_steps(order, first_pass, boldness, shrinkage, layout, memory, lazy, work
     1 it takes steps of plain stochastic gradient, alpha = 1 / (L_mean + shrinkage), with 2 none; 0:
     the steps above.
 
-    Arguments: order int64 (n,), sequences that are not empty; boldness in [0, 1/2]; layout; out: memory,
-    lazy; work: work, direction, trial, overwritten; grad (C,), 0 before and after. Cost: 3 T L^2
-    multiply-adds and four additions per stored (occurrence, weight) pair of the sequences, and their
-    searches. Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
+    Arguments:
+        order : int64 (n,), sequences that are not empty
+        boldness : in [0, 1/2]
+        layout : an `OnlineLayout`
+    Out:
+        memory : a `SagMemory`
+        lazy : a `LazyWeights`
+    Work:
+        work, direction, trial : work arrays, overwritten
+        grad : (C,), 0 before and after
+    Cost: 3 T L^2 multiply-adds and four additions per stored (occurrence, weight) pair of the sequences, and
+    their searches.
+    Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
     """
     lip_sum, lip_max, n_seen, factors = 0.0, 0.0, 0, lazy.factors
     for lip in memory.lipschitz:
@@ -535,7 +583,7 @@ def sag_memory(corpus, features):
 
 
 class AverageGradient(Rememberer):
-    """The weights as scale (u - lag d), and the memory."""
+    """SAG: the weights as scale (u - lag d), and the memory."""
 
     name, first = "sag", "node"
     vectors = ("w", "d")

@@ -1,4 +1,4 @@
-"""Stochastic dual coordinate ascent (SDCA): the fastest way to a good solution, certified by a duality gap.
+"""Stochastic dual coordinate ascent (SDCA), certified by a duality gap.
 
 Each sequence has a dual distribution over its labellings. The weights are a sum over all of them. A visit
 moves one distribution towards the model's, to (nearly) its best place. There is no learning rate.
@@ -54,7 +54,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.averaged import Rememberer, check_need, edge_places, memory_bytes
 from crfbook.training.certificate import Rules
-from crfbook.training.interrupts import interruptible_chunks
+from crfbook.training.interrupts import interruptible_stretches
 from crfbook.training.loop import Callback, OptResult, State, run
 
 WHOLE_EPOCHS = 3  # at the start: every sequence
@@ -89,9 +89,14 @@ class DualMemory(NamedTuple):
 def mix_potentials(s, g, layout, memory, work, trial):
     """Scores of `trial` <- nu + g (scores of `work` - nu); what is forbidden stays so.
 
-    Arguments: s, layout, work after `score_sequence`; g: step size; memory; out: trial: log_node, log_edge.
-    Cost: T L + L^2 an edge class. Source: Collins et al.
-    (2008), section 4: exponentiated gradient steps of cliques.
+    Arguments:
+        s, layout, work : after `score_sequence`
+        g : step size
+        memory : what is remembered, see the top
+    Out:
+        trial : log_node, log_edge
+    Cost: T L + L^2 an edge class.
+    Source: Collins et al. (2008), section 4: exponentiated gradient steps of cliques.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     L = memory.nu.shape[1]
@@ -114,8 +119,12 @@ def mix_potentials(s, g, layout, memory, work, trial):
 def rise_of_gold(p, a):
     """b = a (1 - mu'), mu' = 1 / (1 + exp(-b) (1 - p) / p), by Newton's method inside an interval.
 
-    Arguments: p: probability of the gold label; a > 0. Cost: an exp a step, few steps. Source: the first
-    step of coordinate ascent with one token and its gold label alone, Le Priol et al. (2018).
+    Arguments:
+        p : probability of the gold label
+        a : > 0
+    Cost: an exp a step, few steps.
+    Source: the first step of coordinate ascent with one token and its gold label alone, Le Priol et al.
+    (2018).
     """
     p = min(max(p, 1e-300), 1.0)
     odds = (1.0 - p) / p
@@ -142,9 +151,15 @@ def lean_to_gold(s, share, layout, memory, work, trial):
     The best nu is s - X X'(mu' - mu) m / (2 c2). With one token and its gold label y alone, X X' = |x_t|^2,
     that is nu[t, y] = s[t, y] + b,  b of `rise_of_gold`,  a = share |x_t|^2.
 
-    Arguments: s, layout; share = m / (2 c2), more if that was not enough; memory: square; work: scores, and
-    p_node, marginals there; out: trial: log_node, log_edge. Cost: T L, L^2 an edge class. Source: the first
-    step of coordinate ascent, Le Priol et al. (2018).
+    Arguments:
+        s, layout : a sequence, an `OnlineLayout`
+        share : m / (2 c2), more if that was not enough
+        memory : its square
+        work : scores of s, and its p_node
+    Out:
+        trial : log_node, log_edge
+    Cost: T L, L^2 an edge class.
+    Source: the first step of coordinate ascent, Le Priol et al. (2018).
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
@@ -160,9 +175,14 @@ def compare_marginals(s, layout, memory, work, trial):
     """What a trial changes: work.p_node, work.edge_sum <- mu - mu(g); returns nu(g).mu(g), v and
     s.(mu(g) - mu). v has no meaning before the first visit.
 
-    Arguments: s, layout; memory: nu, mu; work: the scores s, and out; trial: nu(g) as scores, mu(g) in
-    p_node, edge_sum. Cost: T L, and the pairs with a weight of the classes used. Source: Le Priol et al.
-    (2018), section 3.
+    Arguments:
+        s, layout : a sequence, an `OnlineLayout`
+        memory : its nu, mu
+        trial : nu(g) as scores, mu(g) in p_node, edge_sum
+    Out:
+        work : holds the scores of s; its p_node, edge_sum are overwritten
+    Cost: T L, and the pairs with a weight of the classes used.
+    Source: Le Priol et al. (2018), section 3.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     L = memory.nu.shape[1]
@@ -196,9 +216,16 @@ def compare_marginals(s, layout, memory, work, trial):
 
 @kernel
 def remember_dual(s, layout, memory, trial):
-    """nu, mu of sequence s <- those of the trial. Arguments: s, layout, trial; out: memory. Forbidden labels
-    keep nu = 0, mu = 0. Cost: T L, and the pairs with a weight of the classes used. Source: Le Priol et al.
-    (2018), Algorithm 1."""
+    """nu, mu of sequence s <- those of the trial.
+
+    Arguments:
+        s, layout, trial
+    Out:
+        memory : what is remembered, see the top
+    Forbidden labels keep nu = 0, mu = 0.
+    Cost: T L, and the pairs with a weight of the classes used.
+    Source: Le Priol et al. (2018), Algorithm 1.
+    """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     for t in range(n):
         nu, mu, new, p = memory.nu[first + t], memory.mu[first + t], trial.log_node[t], trial.p_node[t]
@@ -216,8 +243,12 @@ def remember_dual(s, layout, memory, trial):
 
 @kernel
 def gold_score(s, layout, work):
-    """s.S: the score of the gold labels of sequence s. Arguments: s, layout, work after `score_sequence`.
-    Cost T. Source: chapter 01.
+    """s.S: the score of the gold labels of sequence s.
+
+    Arguments:
+        s, layout, work : after `score_sequence`
+    Cost: T.
+    Source: chapter 01.
     """
     first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
     score = work.log_node[0, layout.labels[first]]
@@ -233,8 +264,15 @@ def move_weights(s, step, layout, work, theta):
     |theta|^2, too, which costs little.
 
     (theta + x)^2 - theta^2 = x (2 theta + x), summed as the cells are visited; a cell visited twice
-    telescopes. Arguments: s, layout, work as in `score_sequence`; step; out: theta (C,), added to. Cost: one
-    addition per stored (occurrence, weight) pair. Source: Sokolovska et al. (2010), eq. (5).
+    telescopes.
+
+    Arguments:
+        s, layout, work : as in `score_sequence`
+        step : factor of the gradient
+    Out:
+        theta : (C,), added to
+    Cost: one addition per stored (occurrence, weight) pair.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -271,10 +309,18 @@ def sdca_epoch(order, c2, layout, memory, work, trial, theta):
     """One step for the dual distribution of each sequence of `order`; returns -1,
     or a sequence whose log Z is not finite (nothing of it is changed then).
 
-    Arguments: order int64 (n,): not empty, weight > 0; c2 > 0; layout; out: memory, theta (C,); work: work,
-    trial. Cost for each: 3 T L^2 and two additions per stored (occurrence, weight) pair, more for trials that
-    fail (one visit in twenty). Source: Le Priol et al. (2018), Algorithm 1; the path of steps is that of
-    Collins et al. (2008).
+    Arguments:
+        order : int64 (n,), sequences that are not empty and have a weight > 0
+        c2 : > 0
+        layout : an `OnlineLayout`
+    Out:
+        memory : what is remembered, see the top
+        theta : (C,)
+    Work:
+        work, trial : work arrays, see the top
+    Cost for each: 3 T L^2 and two additions per stored (occurrence, weight) pair, more for trials that fail
+    (one visit in twenty).
+    Source: Le Priol et al. (2018), Algorithm 1; the path of steps is that of Collins et al. (2008).
     """
     for s in order:
         weight, is_first, g = layout.weight[s], memory.rate[s] == 0.0, memory.rate[s]
@@ -357,8 +403,15 @@ def start_at_gold(order, layout, memory, trial):
     """mu <- the gold labels of each sequence of `order`, whose entropy is 0:
     the dual point with w = 0 and D = 0.
 
-    Arguments: order int64 (n,); layout; out: memory; work: trial. Cost: T L + L^2 an edge class. Source:
-    Collins et al. (2008), section 4.
+    Arguments:
+        order : int64 (n,)
+        layout : an `OnlineLayout`
+    Out:
+        memory : what is remembered, see the top
+    Work:
+        trial : work arrays
+    Cost: T L + L^2 an edge class.
+    Source: Collins et al. (2008), section 4.
     """
     for s in order:
         first, n = layout.seq_ptr[s], layout.seq_ptr[s + 1] - layout.seq_ptr[s]
@@ -381,8 +434,17 @@ def start_at_scores(order, c2, layout, memory, work, trial, theta_0, theta):
     """a_i <- p(.|x_i; w_0) for each sequence of `order`, after `start_at_gold`, and theta <- w(a); -1,
     or a sequence without finite log Z.
 
-    Arguments: order int64 (n,), c2, layout as in `sdca_epoch`; theta_0 (C,): w_0; out: memory, theta (C,), 0
-    before; work: work, trial. Cost: as one visit to each. Source: Le Priol et al. (2018), section 3.
+    Arguments:
+        order : int64 (n,)
+        c2, layout : as in `sdca_epoch`
+        theta_0 : (C,), w_0
+    Out:
+        memory : what is remembered, see the top
+        theta : (C,), 0 before
+    Work:
+        work, trial : work arrays, see the top
+    Cost: as one visit to each.
+    Source: Le Priol et al. (2018), section 3.
     """
     for s in order:
         score_sequence(s, theta_0, 1.0, layout, work)
@@ -510,7 +572,7 @@ class DualAscent(Rememberer):
         if self.warm is not None:
             arrays = self.layout, self.memory, self.work, self.trial
             scores = cells_of(self.cells, self.warm)
-            for part in interruptible_chunks(self.sequences):
+            for part in interruptible_stretches(self.sequences):
                 if start_at_scores(part, self.c2, *arrays, scores, self.theta) >= 0:
                     break
             self.passes += 1
@@ -536,7 +598,7 @@ class DualAscent(Rememberer):
             large = gap[chosen] >= SKIP_BELOW * gap[chosen].sum() / max(1, len(chosen))
             chosen = chosen[large | (self.iteration - self.last[chosen] > SKIP_AT_MOST)]
         order = chosen[epoch_order(self.seed, self.iteration + 1, len(chosen))]
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             if self.visit(part) >= 0:
                 return "non-finite objective"
         self.last[chosen] = self.iteration

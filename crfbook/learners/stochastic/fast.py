@@ -2,8 +2,9 @@
 then a quasi-Newton method, which has the certificate.
 
 With an L2 penalty alone: dual coordinate ascent, then L-BFGS.
-Coordinate ascent (dual.py) needs a few passes for what takes L-BFGS a hundred, but it slows down where many
-sequences share what they are unsure of. L-BFGS does not, if it starts close and is diagonally preconditioned:
+Coordinate ascent (dual.py) gains in a few passes what takes L-BFGS a hundred. It slows down where the
+doubtful labels of many sequences depend on the same weights. L-BFGS does not, if it starts close and is
+diagonally preconditioned:
 
     w = d v,  d = h^(-1/4),  h the diagonal of the Hessian (chain/likelihood.py) where it takes over
 
@@ -69,8 +70,9 @@ def fast_fit(
     callback: Callback = None,
     state: State = None,
 ) -> OptResult:
-    """Minimise -log-likelihood + c2 |w|^2 as fast as we can, to a certificate:
-    the objective is within tol (relative) of its minimum.
+    """Minimise -log-likelihood + c2 |w|^2, by SDCA and L-BFGS, to a certificate.
+
+    The objective is then within tol (relative) of its minimum.
 
     Parameters are those of `sdca` (c2 > 0; w0 a start worth its dual value; MemoryError above memory_limit)
     and of `minimize`; n_threads is for L-BFGS alone. max_iterations counts epochs and iterations together.

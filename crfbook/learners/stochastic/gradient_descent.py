@@ -52,8 +52,8 @@ from numpy.typing import ArrayLike
 from crfbook._checks import number, shown, whole
 from crfbook._jit import kernel
 from crfbook.chain.active.sequence import check_eps, check_transitions
-from crfbook.chain.objective import check_labels, check_weights
-from crfbook.chain.sequence import add_gradient, feature_matrix, plain_loss, score_gradient, score_sequence
+from crfbook.chain.objective import check_labels, check_state, check_weights
+from crfbook.chain.sequence import add_gradient, plain_gradient, score_gradient, score_sequence
 from crfbook.chain.token_layout import (
     cells_of,
     epoch_order,
@@ -68,7 +68,7 @@ from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
 from crfbook.learners.stochastic.lists import add_gradient_by_lists, edge_extremes, list_work, loss_by_lists
 from crfbook.training.certificate import TINY
-from crfbook.training.interrupts import interruptible_chunks
+from crfbook.training.interrupts import interruptible_stretches
 from crfbook.training.loop import Callback, Learner, OptResult, State, run
 
 DECAY = 0.85  # of the learning rate of sgd_l1 in an epoch: Wapiti's
@@ -79,8 +79,18 @@ MAX_HALVINGS = 30
 def visit_loss(s, theta, scale, spread, layout, tables, lists, work):
     """Loss of sequence s at the weights scale theta; `tables` or `work` keeps what `visit_step` needs.
 
-    Arguments: s: not empty; theta (C,); scale; spread as in `loss_by_lists`; layout; lists; out: tables,
-    work. Cost: that of `score_gradient` or `loss_by_lists`. Source: Sokolovska et al. (2010), eq. (4).
+    Arguments:
+        s : sequence, not empty
+        theta : (C,)
+        scale : factor of all weights
+        spread : as in `loss_by_lists`
+        layout : an `OnlineLayout`
+        lists : a `ListLayout`, or None
+    Out:
+        tables : a `SequenceWork`, or None
+        work : a `ListWork`, or None
+    Cost: that of `score_gradient` or `loss_by_lists`.
+    Source: Sokolovska et al. (2010), eq. (4).
     """
     loss = 0.0
     if tables is not None:
@@ -96,8 +106,13 @@ def visit_step(s, step, layout, tables, lists, work, theta):
     """theta <- theta + step * (gradient of the loss of sequence s); returns what `add_gradient_by_lists`
     does, on tables (0, 0).
 
-    Arguments: s, layout, tables, lists, work as `visit_loss` left them; step; out: theta (C,). Cost: that of
-    `add_gradient` or `add_gradient_by_lists`. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments:
+        s, layout, tables, lists, work : as `visit_loss` left them
+        step : factor of the gradient
+    Out:
+        theta : (C,)
+    Cost: that of `add_gradient` or `add_gradient_by_lists`.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     low, high = 0.0, 0.0
     if tables is not None:
@@ -118,11 +133,18 @@ def sgd_steps(order, eta0, shrinkage, n_done, scale, layout, tables, lists, work
     loss is not finite; the sum is not finite then.
     With eta0 = 0 nothing moves and the sum is the loss of the weights.
 
-    Arguments: order int64 (n,), sequences that are not empty; eta0; shrinkage < 1 / eta0; n_done: updates
-    before; scale > 0; layout, tables, lists, work: see above; out: theta (C,), updated. Cost: 3 T L^2
-    multiply-adds and two additions per stored (occurrence, weight) pair of the sequences; on lists that of
-    `visit_loss` and `visit_step`. Source: Bottou (2010), "Large-scale machine learning with stochastic
-    gradient descent".
+    Arguments:
+        order : int64 (n,), sequences that are not empty
+        eta0 : first learning rate
+        shrinkage : < 1 / eta0
+        n_done : updates before
+        scale : > 0, factor of all weights
+        layout, tables, lists, work : see the top
+    Out:
+        theta : (C,), updated
+    Cost: 3 T L^2 multiply-adds and two additions per stored (occurrence, weight) pair of the sequences; on
+    lists that of `visit_loss` and `visit_step`.
+    Source: Bottou (2010), "Large-scale machine learning with stochastic gradient descent".
     """
     total, (low, high) = 0.0, edge_extremes(theta, lists)
     for j in range(order.size):
@@ -147,12 +169,11 @@ def sgd_steps_plain(order, eta0, shrinkage, n_done, w, corpus, features):
     """
     total = 0.0
     for j, s in enumerate(order):
-        X, gold = feature_matrix(s, corpus, features)
-        loss, slope = plain_loss(X @ w, gold, features.n_labels)
-        total += corpus.weights[s] * loss
+        loss, grad = plain_gradient(s, w, corpus, features)
+        total += loss
         eta = eta0 / (1.0 + shrinkage * eta0 * (n_done + j))
         w *= 1.0 - shrinkage * eta
-        w -= eta * corpus.weights[s] * (X.T @ slope)
+        w -= eta * grad
     return total
 
 
@@ -163,8 +184,13 @@ def clip_cells(start, stop, due, theta, received):
     z = w_k;  w_k <- max(0, z - (due + q_k)) if z > 0, min(0, z + (due - q_k)) if z < 0;  q_k <- q_k + w_k -
     z. due = sum of all penalties so far; q_k, `received`, is what w_k has had of it, with its sign: |q_k| <=
     due. A second time changes nothing, so an attribute may occur several times in a sequence.
-    Arguments: start, stop, due; out: theta, received (C,), updated. Cost: stop - start. Source: Tsuruoka,
-    Tsujii and Ananiadou (2009), figure 2.
+
+    Arguments:
+        start, stop, due : cells start..stop-1; sum of all penalties so far
+    Out:
+        theta, received : (C,), updated
+    Cost: stop - start.
+    Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
     """
     for k in range(start, stop):
         z = theta[k]
@@ -179,10 +205,18 @@ def clip_cells(start, stop, due, theta, received):
 def clip_sequence(s, due, j, layout, lists, clipped_buf, theta, received):
     """`clip_cells` for all cells that the scores of sequence s read.
 
-    Arguments: s; due, see `clip_cells`; j: number of the update; layout, lists; work: clipped_buf int64
-    (n,): the last update before which a dense row (n = H) or an attribute of lists (n = A) was clipped; out:
-    theta, received (C,). Cost: one clip per stored (occurrence, weight) pair at most. Source: Tsuruoka,
-    Tsujii and Ananiadou (2009), figure 2.
+    Arguments:
+        s : sequence, not empty
+        due : see `clip_cells`
+        j : number of the update
+        layout, lists : an `OnlineLayout`; a `ListLayout` or None
+    Work:
+        clipped_buf : int64 (n,), the last update before which a dense row (n = H) or an attribute of lists
+            (n = A) was clipped
+    Out:
+        theta, received : (C,)
+    Cost: one clip per stored (occurrence, weight) pair at most.
+    Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     H, M = layout.exists.shape
@@ -211,10 +245,16 @@ def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, tables, lists
     weight is clipped to what is due (`clip_cells`): here those that a sequence reads, before they are read,
     which gives the same numbers as clipping all of them after each update.
 
-    Arguments: order (n,), n_done, layout, tables, lists, work and the sum as in `sgd_steps`; eta0; decay:
-    factor of one update; penalty; due: the sum of penalties so far; out: theta, received (C,), updated;
-    `clip_cells` of all of them gives the weights to use elsewhere. Cost: as `sgd_steps`, `clip_sequence`,
-    and H once. Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
+    Arguments:
+        order, n_done, layout, tables, lists, work : as in `sgd_steps`, and so is the sum
+        eta0 : first learning rate
+        decay : factor of one update
+        penalty : c1 / n
+        due : the sum of penalties so far
+    Out:
+        theta, received : (C,), updated; `clip_cells` of all of them gives the weights to use elsewhere
+    Cost: as `sgd_steps`, `clip_sequence`, and H once.
+    Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
     """
     total, (low, high) = 0.0, edge_extremes(theta, lists)
     clipped_buf = np.full(layout.exists.shape[0] if lists is None else lists.node_ptr.size - 1, -1)
@@ -228,6 +268,26 @@ def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, tables, lists
         due += eta * penalty
         a, b = visit_step(s, -layout.weight[s] * eta, layout, tables, lists, work, theta)
         low, high = min(low, a), max(high, b)
+    return total, due
+
+
+def sgd_l1_steps_plain(order, eta0, decay, penalty, n_done, due, w, received, corpus, features):
+    """The readable sister of `sgd_l1_steps`, on weights w (F,) without hard constraints: (losses, due).
+
+    order, eta0, decay, penalty, n_done, due : as there.
+    w, received : (F,), moved. All weights are clipped after each update; they come clipped to what is due.
+    Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
+    """
+    total = 0.0
+    for j, s in enumerate(order):
+        loss, grad = plain_gradient(s, w, corpus, features)
+        total += loss
+        eta = eta0 * decay ** (n_done + j)
+        due += eta * penalty
+        z = w - eta * grad
+        above, below = np.maximum(0.0, z - (due + received)), np.minimum(0.0, z + (due - received))
+        w[:] = np.where(z > 0.0, above, np.where(z < 0.0, below, z))
+        received += w - z
     return total, due
 
 
@@ -355,11 +415,7 @@ class _Descent(Learner):
             w = check_weights(np.zeros(n_weights) if w0 is None else w0, n_weights)
             state = {name: np.zeros(n_weights) for name in self.vectors} | {"w": w, "seed": random_state}
         for name in self.vectors:
-            if np.shape(state.get(name)) != (n_weights,):
-                raise ValueError(
-                    f"state: expected an array {name!r} of shape ({n_weights},), "
-                    f"got {np.shape(state.get(name))}"
-                )
+            check_state(state, name, n_weights)
         if eps or worth_lists(corpus, features):
             self.layout, self.cells, lists = lay_out_lists(corpus, features, constraints)
             self.places = self.layout, None, lists, list_work(corpus, self.layout, lists, eps)
@@ -419,7 +475,7 @@ class _Descent(Learner):
         given up.
         """
         total = 0.0
-        for part in interruptible_chunks(order):
+        for part in interruptible_stretches(order):
             total += self.steps(part, eta0)
             self.passes += len(part) / self.n
             self.n_done += len(part) if eta0 else 0

@@ -73,8 +73,12 @@ def list_work(corpus, layout, lists, eps):
 def gold_edge(t, n_before, layout):
     """The weight of the gold transition into token t, or -1.
 
-    Arguments: t: a token that is not the first; n_before: weights before those of transitions; layout: an
-    OnlineLayout. Cost: a bisection. Source: Sokolovska et al. (2010), eq. (3).
+    Arguments:
+        t : a token that is not the first
+        n_before : weights before those of transitions
+        layout : an `OnlineLayout`
+    Cost: a bisection.
+    Source: Sokolovska et al. (2010), eq. (3).
     """
     k = layout.edge_class[t]
     pair = layout.labels[t - 1] * layout.exists.shape[1] + layout.labels[t]
@@ -93,10 +97,17 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
     counts with all its pairs, and no loss is negative. Where the scaled form is not safe log Z is exact, in
     logarithms. Not finite: scores exceed float64, or every path is forbidden.
 
-    Arguments: s: a sequence that is not empty; theta (F,); scale; spread: at least the largest difference of
-    scores of transitions, 0 among them; layout: an OnlineLayout; lists; out: work. Cost: one addition per
-    stored (occurrence, weight) pair, T L exps, and that of `active_forward`. Source: Jeong, Lin and Lee
-    (2009), eq. (8); chapter 10.
+    Arguments:
+        s : a sequence that is not empty
+        theta : (F,)
+        scale : factor of all weights
+        spread : at least the largest difference of scores of transitions, 0 among them
+        layout : an `OnlineLayout`
+        lists : a `ListLayout`
+    Out:
+        work : a `ListWork`
+    Cost: one addition per stored (occurrence, weight) pair, T L exps, and that of `active_forward`.
+    Source: Jeong, Lin and Lee (2009), eq. (8); chapter 10.
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     labels, psi, n_before = layout.labels[first:last], work.psi[: last - first], theta.size - lists.place.size
@@ -130,8 +141,14 @@ def move_pairs(cells, step, work, theta):
     """theta of the stored pairs of some cells += step * expected counts, each once; returns the smallest and
     the largest of them. `product` becomes 0.
 
-    Arguments: cells int32 (n,), they may repeat; step; work, after `active_backward` or, flagged, in the log
-    form; out: theta (F,). Cost: the stored pairs. Source: Sokolovska et al. (2010), eq. (5).
+    Arguments:
+        cells : int32 (n,), they may repeat
+        step : factor of the gradient
+        work : after `active_backward` or, flagged, in the log form
+    Out:
+        theta : (F,)
+    Cost: the stored pairs.
+    Source: Sokolovska et al. (2010), eq. (5).
     """
     scores, gain, low, high = work.edges.scores, work.edges.gain, 0.0, 0.0
     for c in cells:
@@ -155,9 +172,13 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
     """theta <- theta + step * (gradient of the loss of sequence s), its sets held constant; returns the
     smallest and the largest weight of a transition that it moved, 0 among them.
 
-    Arguments: s, layout, lists, work as `loss_by_lists` left them; step; out: theta (F,). Cost: one addition
-    per stored (occurrence, weight) pair, and that of `active_backward`. Source: Jeong, Lin and Lee
-    (2009), eq. (9); Sokolovska et al. (2010), eq. (5).
+    Arguments:
+        s, layout, lists, work : as `loss_by_lists` left them
+        step : factor of the gradient
+    Out:
+        theta : (F,)
+    Cost: one addition per stored (occurrence, weight) pair, and that of `active_backward`.
+    Source: Jeong, Lin and Lee (2009), eq. (9); Sokolovska et al. (2010), eq. (5).
     """
     first, last = layout.seq_ptr[s], layout.seq_ptr[s + 1]
     T, n_before = last - first, theta.size - lists.place.size
@@ -191,7 +212,11 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
 def edge_extremes(theta, lists):
     """The smallest and the largest weight of a transition, 0 among them; on tables (0, 0).
 
-    Arguments: theta (C,); lists. Cost: the weights of transitions. Source: chapter 10.
+    Arguments:
+        theta : (C,)
+        lists : a `ListLayout`
+    Cost: the weights of transitions.
+    Source: chapter 10.
     """
     low, high = 0.0, 0.0
     if lists is None:

@@ -1,11 +1,10 @@
-"""Forward-backward over label contexts of varying length: a chain that remembers only where a weight asks it
-to. How masses leave contexts, and what comes back through the same arcs.
+"""Forward-backward over label contexts of varying length: contexts are as long as some weight needs them.
 
 A state q is a context, the newest labels of a path: one label, or a longer one that some weighted tuple of
 labels needs. A path is in the longest state that its labels end in. States 0..M-1 are the single labels;
 every longer one has a back-off, its longest proper suffix that is a state, and stands after it; those that
-back off to q, its children, are child_ptr[q]:child_ptr[q+1]. Where a context says nothing about the next
-label, its back-off decides. So only exceptions are stored: arc e = (q, y) multiplies the transition from the
+back off to q, its children, are child_ptr[q]:child_ptr[q+1]. Where a context has no arc for the next
+label, its back-off is used. So only exceptions are stored: arc e = (q, y) multiplies the transition from the
 newest label of q to y by factor[e], and leads to a destination: a longer state, or the place of the pair
 (newest label of q, y), whose paths are then in the single label y. Where (q, y) has an arc, so has (back-off
 of q, y). Classes of tokens with the same tuples share one pattern of arcs. W sequences go side by side, one a
@@ -30,7 +29,10 @@ def clear(table):
     """table = 0 (I, W). A loop, as everywhere in these kernels:
     machine code for array expressions takes several times as long to make.
 
-    Arguments: out: table (I, W). Cost: I W. Source: none needed.
+    Out:
+        table : (I, W)
+    Cost: I W.
+    Source: none needed.
     """
     for i in range(table.shape[0]):
         for r in range(table.shape[1]):
@@ -42,8 +44,13 @@ def expand_arcs(p, arcs, arc_of, dest):
     """arc_of[q,y] = the arc that a path in context q uses when it reads y: its own, or its back-off's; -1:
     none. dest[q,y] = the state that it is in then.
 
-    Arguments: pattern p; arcs: `Arcs`; out: arc_of, dest int64 (Q, M). Cost: Q M. Source: Aho and Corasick
-    (1975).
+    Arguments:
+        p : pattern
+        arcs : an `Arcs`
+    Out:
+        arc_of, dest : int64 (Q, M)
+    Cost: Q M.
+    Source: Aho and Corasick (1975).
     """
     Q, M = arc_of.shape
     for q in range(Q):
@@ -62,8 +69,15 @@ def same_pattern(t, lane, lanes, pattern, mask):
     """mask[r] = 1 in the lanes alive at t whose token has the pattern of `lane`, else 0;
     returns how many if `lane` is the first of them, else 0.
 
-    Arguments: t, lane; lanes: `Lanes`; pattern int32 (K,) of the classes; out: mask (W,). Cost: W. Source:
-    chapter 08.
+    Arguments:
+        t : token
+        lane : number of a lane
+        lanes : a `Lanes`
+        pattern : int32 (K,) of the classes
+    Out:
+        mask : (W,)
+    Cost: W.
+    Source: chapter 08.
     """
     if t >= lanes.length[lane]:
         return 0
@@ -102,9 +116,15 @@ def spread_masses(t, p, arcs, factor, masses, mask):
     without an arc of y. A state without children has rest = up. Its arcs stand after all others,
     whose places in the pattern are places in rest.
 
-    Arguments: token t >= 1 and its pattern p; arcs: `Arcs`; factor (E,); masses: `Masses`, added to; mask
-    (W,) of same_pattern. Cost: the arcs of the pattern. Source: Aho and Corasick (1975) for the automaton;
-    handing masses over to back-offs is ours.
+    Arguments:
+        t : token, >= 1
+        p : its pattern
+        arcs : an `Arcs`
+        factor : (E,)
+        masses : a `Masses`, added to
+        mask : (W,) of same_pattern
+    Cost: the arcs of the pattern.
+    Source: Aho and Corasick (1975) for the automaton; handing masses over to back-offs is ours.
     """
     start, inner, stop, W = arcs.pattern_ptr[p], arcs.leaf_ptr[p], arcs.pattern_ptr[p + 1], mask.size
     state, parent, dest = arcs.arc_state, arcs.arc_parent, arcs.arc_dest
@@ -139,9 +159,18 @@ def collect_masses(t, p, weight, arcs, factor, masses, work, arc_sum):
     gain[e] = factor[e] v[arc_dest[e]];   arc_sum[e] += weight rest[t-1,e] gain[e]
     more[q] = sum over the arcs e of q of gain[e] - gain[parent of e], the latter 0 at single labels
 
-    Arguments: t, p, arcs, factor (E,), masses as in spread_masses; weight (W,); work: `TupleWork`, of which v
-    and mask are read, more is added to and gain overwritten; out: arc_sum (E,), added to. Cost: the arcs of
-    the pattern. Source: as spread_masses.
+    Arguments:
+        t : token
+        p : pattern
+        arcs : an `Arcs`
+        factor : (E,)
+        masses : as in spread_masses
+        weight : (W,)
+        work : a `TupleWork`, of which v and mask are read, more is added to and gain overwritten
+    Out:
+        arc_sum : (E,), added to
+    Cost: the arcs of the pattern.
+    Source: as spread_masses.
     """
     start, inner, stop, W = arcs.pattern_ptr[p], arcs.leaf_ptr[p], arcs.pattern_ptr[p + 1], weight.size
     state, parent, dest = arcs.arc_state, arcs.arc_parent, arcs.arc_dest
@@ -174,9 +203,15 @@ def add_up(q, k, lane, arcs, potentials, work):
     """sum_y of what context q gains by reading y:
     factor v of the arc of the longest suffix of q that has one, or psi_plain v.
 
-    Arguments: state q, class k of a token, its lane; arcs: `Arcs`; potentials: `ArcPotentials`; work:
-    `TupleWork`, of which v is read; its stamps tell which labels have been met. Cost: M, and the arcs at q
-    and its back-offs. Source: as spread_masses.
+    Arguments:
+        q : state
+        k : class of the token
+        lane : its lane
+        arcs : an `Arcs`
+        potentials : an `ArcPotentials`
+        work : a `TupleWork`, of which v is read; its stamps tell which labels have been met
+    Cost: M, and the arcs at q and its back-offs.
+    Source: as spread_masses.
     """
     p, v, stamp, M = arcs.pattern[k], work.v, work.stamp, potentials.psi_plain.shape[1]
     stamp[M] += 1
@@ -200,9 +235,17 @@ def fill_lanes(slot, psi, row_class, step_ptr, refused, weight, lanes):
     """`Lanes` of neighbouring sequences of a batch, from number `slot` on, as many as there are, one a lane;
     returns the tokens of the longest.
 
-    Arguments: slot; psi (n, M) of exp_nodes, row_class (n,), step_ptr (T'+1,) of the batch; refused bool
-    (B,): 1 for those that must go through the log form, which get length 0; weight (B,); out: lanes: `Lanes`.
-    Cost: T M W. Source: chapter 08.
+    Arguments:
+        slot : number of the first sequence
+        psi : (n, M) of exp_nodes
+        row_class : (n,)
+        step_ptr : (T'+1,) of the batch
+        refused : bool (B,), 1 for those that must go through the log form, which get length 0
+        weight : (B,)
+    Out:
+        lanes : a `Lanes`
+    Cost: T M W.
+    Source: chapter 08.
     """
     psi_node, W, B, M = lanes.psi_node, lanes.length.size, weight.size, psi.shape[1]
     T = 0  # tokens of the first sequence, which is the longest
@@ -230,8 +273,16 @@ def lanes_log_z(slot, lanes, scale, node_max, edge_max, log_z):
     """log_z = sum_t log scale[t] + node_max[t] + edge_max[class of t >= 1] of the sequences in the lanes;
     one of length 0 is left alone.
 
-    Arguments: slot, lanes: `Lanes` of fill_lanes; scale (T, W) of tuple_forward; node_max (n,) of exp_nodes;
-    edge_max (K,); out: log_z (B,). Cost: T W logs. Source: Rabiner (1989), section V.A.
+    Arguments:
+        slot : number of the first sequence
+        lanes : a `Lanes`, of fill_lanes
+        scale : (T, W) of tuple_forward
+        node_max : (n,) of exp_nodes
+        edge_max : (K,)
+    Out:
+        log_z : (B,)
+    Cost: T W logs.
+    Source: Rabiner (1989), section V.A.
     """
     for r in range(lanes.length.size):
         for t in range(lanes.length[r]):
@@ -312,9 +363,17 @@ def tuple_forward(T, lanes, arcs, potentials, masses, work):
     spread. A context that no path is in still lends its beta to longer ones; it reads the same labels with
     other weights for at most three tokens, so its beta is at most 1e150 exp(3 * 100).
 
-    Arguments: T: tokens of the longest sequence; lanes: `Lanes`, length set to 0 where the form fails; arcs:
-    `Arcs`; potentials: `ArcPotentials`; out: masses: `Masses`; work: `TupleWork`. Cost: M^2 products a token,
-    one for each arc of its pattern, Q. Source: Rabiner (1989), section V.A, over label contexts.
+    Arguments:
+        T : tokens of the longest sequence
+        lanes : a `Lanes`, length set to 0 where the form fails
+        arcs : an `Arcs`
+        potentials : an `ArcPotentials`
+    Out:
+        masses : a `Masses`
+    Work:
+        work : a `TupleWork`
+    Cost: M^2 products a token, one for each arc of its pattern, Q.
+    Source: Rabiner (1989), section V.A, over label contexts.
     """
     length, psi_node, mask, n_products = lanes.length, lanes.psi_node, work.mask, 0
     for t in range(T):
@@ -423,10 +482,14 @@ def tuple_backward(T, lanes, arcs, potentials, masses, work, counts):
     A beta[t-1,q] below CANCELLED of its back-off's is added up label by label. Where up is 0, beta is set to
     0. What is expected of a tuple is the arc_sum of its arc and of all arcs that back off to it.
 
-    Arguments: T, lanes, arcs, potentials, masses as tuple_forward leaves them; psi_node is divided by scale
-    on the way; work: `TupleWork`; out: counts: `TupleCounts`, rows of p_node overwritten, edge_sum and
-    arc_sum added to. Cost: 2 M^2 and two for each arc of the pattern, a token. Source: Rabiner (1989),
-    section V.A, over label contexts.
+    Arguments:
+        T, lanes, arcs, potentials, masses : as tuple_forward leaves them; psi_node is divided by scale on the
+            way
+        work : a `TupleWork`
+    Out:
+        counts : a `TupleCounts`, rows of p_node overwritten, edge_sum and arc_sum added to
+    Cost: 2 M^2 and two for each arc of the pattern, a token.
+    Source: Rabiner (1989), section V.A, over label contexts.
     """
     length, beta, n_products = lanes.length, work.beta, 0
     clear(beta)

@@ -10,7 +10,7 @@ States, arcs and back-offs are those of forward_backward.py; arc -1 stands for a
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.vector_math import log_sum_exp
+from crfbook.chain.numpy_form import shares
 from crfbook.learners.tuples.forward_backward import expand_arcs
 
 
@@ -18,8 +18,17 @@ from crfbook.learners.tuples.forward_backward import expand_arcs
 def step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step):
     """step[q,y] = score of reading y at token t in context q: node, transition, tuples.
 
-    Arguments: t and its class k; log_node (T, M), log_edge (K, M, M), log_factor (E,), last uint32 (Q,),
-    arc_of int64 (Q, M) of expand_arcs; out: step (Q, M). Cost: Q M.
+    Arguments:
+        t : token
+        k : its class
+        log_node : (T, M)
+        log_edge : (K, M, M)
+        log_factor : (E,)
+        last : uint32 (Q,)
+        arc_of : int64 (Q, M) of expand_arcs
+    Out:
+        step : (Q, M)
+    Cost: Q M.
     Source: Sokolovska et al. (2010), eq. (3).
     """
     for q in range(last.size):
@@ -28,50 +37,7 @@ def step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step):
             step[q, y] = log_node[t, y] + log_edge[k, last[q], y] + (log_factor[e] if e >= 0 else 0.0)
 
 
-@kernel
-def _forward_log(t, step, dest, log_alpha, high, total):
-    """log_alpha[t,d] = LSE of log_alpha[t-1,q] + step[q,y] over all (q, y) that lead to d.
-
-    step, dest (Q, M); log_alpha (T, Q); work: high, total (Q,).
-    """
-    Q, M = step.shape
-    for d in range(Q):
-        high[d], total[d] = -np.inf, 0.0
-    for q in range(Q):
-        for y in range(M):
-            high[dest[q, y]] = max(high[dest[q, y]], log_alpha[t - 1, q] + step[q, y])
-    for q in range(Q):
-        for y in range(M):
-            d = dest[q, y]
-            if high[d] > -np.inf:
-                total[d] += np.exp(log_alpha[t - 1, q] + step[q, y] - high[d])
-    for d in range(Q):
-        log_alpha[t, d] = high[d] + np.log(total[d]) if total[d] > 0.0 else -np.inf
-
-
-@kernel
-def _add_counts_log(weight, step, arc_of, last, edge_sum, arc_sum):
-    """Add weight * p(context q, then y) to edge_sum (M, M) and to arc_sum of its arc.
-
-    step (Q, M) is log p but for a constant: probabilities sum to one.
-    """
-    (Q, M), high, total = step.shape, -np.inf, 0.0
-    for q in range(Q):
-        for y in range(M):
-            high = max(high, step[q, y])
-    for q in range(Q):
-        for y in range(M):
-            step[q, y] = np.exp(step[q, y] - high)
-            total += step[q, y]
-    for q in range(Q):
-        for y in range(M):
-            p = weight * step[q, y] / total
-            edge_sum[last[q], y] += p
-            if arc_of[q, y] >= 0:
-                arc_sum[arc_of[q, y]] += p
-
-
-@kernel
+@np.errstate(invalid="ignore")
 def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_factor, counts):
     """log Z of one sequence over label contexts, and its counts; -inf, and none, if all paths are forbidden.
 
@@ -80,43 +46,42 @@ def tuple_chain_log(log_node, log_edge, edge_class, weight, rows, arcs, log_fact
     edge_sum[k,last q,y] and arc_sum[arc_of[q,y]]  += weight exp(log_alpha[t-1,q] + step[q,y] +
     log_beta[t,dest[q,y]] - log_z)
 
-    Arguments: log_node (T, M), log_edge (K, M, M), edge_class (T,), weight; rows int64 (T,): of p_node;
-    arcs: `Arcs` of automaton.py; log_factor (E,); out: counts: `TupleCounts`, rows of p_node
-    overwritten, edge_sum and arc_sum added to. Allocates (T + 4) Q + 3 Q M numbers.
-    Cost: 5 T Q M exps. Source: Lafferty, McCallum and Pereira (2001), section 3, over label contexts.
+    Arguments:
+        log_node : (T, M)
+        log_edge : (K, M, M)
+        edge_class : (T,)
+        weight : of the sequence
+        rows : int64 (T,), of p_node
+        arcs : an `Arcs` of automaton.py
+        log_factor : (E,)
+    Out:
+        counts : a `TupleCounts`, rows of p_node overwritten, edge_sum and arc_sum added to
+    Allocates (T + 4) Q + 5 Q M numbers.
+    Cost: 5 T Q M exps.
+    Source: Lafferty, McCallum and Pereira (2001), section 3, over label contexts.
     """
     (T, M), Q, last = log_node.shape, arcs.last.size, arcs.last
-    log_alpha, log_beta, high, total = np.empty((T, Q)), np.zeros(Q), np.empty(Q), np.empty(Q)
+    log_alpha, log_beta = np.full((T, Q), -np.inf), np.zeros(Q)
     arc_of, dest, step = np.empty((Q, M), np.int64), np.empty((Q, M), np.int64), np.empty((Q, M))
-    for q in range(Q):
-        log_alpha[0, q] = log_node[0, q] if q < M else -np.inf
-    for t in range(1, T):
+
+    def read(t):
         expand_arcs(arcs.pattern[edge_class[t]], arcs, arc_of, dest)
         step_scores(t, edge_class[t], log_node, log_edge, log_factor, last, arc_of, step)
-        _forward_log(t, step, dest, log_alpha, high, total)
-    log_z = log_sum_exp(log_alpha[T - 1])
+
+    log_alpha[0, :M] = log_node[0]
+    for t in range(1, T):
+        read(t)
+        np.logaddexp.at(log_alpha[t], dest, log_alpha[t - 1, :, None] + step)
+    log_z = np.logaddexp.reduce(log_alpha[-1])
     for t in range(T - 1 if np.isfinite(log_z) else -1, -1, -1):
-        p, p_sum, k = counts.p_node[rows[t]], 0.0, edge_class[t]
-        for y in range(M):
-            p[y] = 0.0
-        for q in range(Q):
-            both = np.exp(log_alpha[t, q] + log_beta[q] - log_z) if log_alpha[t, q] > -np.inf else 0.0
-            p[last[q]] += both
-            p_sum += both
-        for y in range(M):
-            p[y] *= weight / p_sum
-        if t == 0:
-            break
-        expand_arcs(arcs.pattern[k], arcs, arc_of, dest)
-        step_scores(t, k, log_node, log_edge, log_factor, last, arc_of, step)
-        for q in range(Q):
-            for y in range(M):
-                step[q, y] += log_beta[dest[q, y]]
-            total[q] = log_sum_exp(step[q])
-            for y in range(M):
-                step[q, y] += log_alpha[t - 1, q] - log_z
-        _add_counts_log(weight, step, arc_of, last, counts.edge_sum[k], counts.arc_sum)
-        log_beta, total = total, log_beta
+        counts.p_node[rows[t]] = np.bincount(last, weight * shares(log_alpha[t] + log_beta, 0), M)
+        if t > 0:
+            read(t)
+            after = step + log_beta[dest]
+            log_beta = np.logaddexp.reduce(after, axis=1)
+            p = weight * shares(log_alpha[t - 1, :, None] + after, (0, 1))
+            np.add.at(counts.edge_sum[edge_class[t]], last, p)
+            np.add.at(counts.arc_sum, arc_of[arc_of >= 0], p[arc_of >= 0])
     return log_z
 
 
@@ -128,9 +93,17 @@ def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
     + step[q,y], step as in step_scores; back[t,d] = the q that reaches it:
     among several the one with the smallest newest label.
 
-    Arguments: log_node (T, M), log_edge (K, M, M), edge_class (T,); arcs: `Arcs` of automaton.py;
-    log_factor (E,); out: path int32 (T,). Allocates T Q + 3 Q M numbers.
-    Cost: T Q M additions and comparisons. Source: Viterbi (1967), over label contexts.
+    Arguments:
+        log_node : (T, M)
+        log_edge : (K, M, M)
+        edge_class : (T,)
+        arcs : an `Arcs` of automaton.py
+        log_factor : (E,)
+    Out:
+        path : int32 (T,)
+    Allocates T Q + 3 Q M numbers.
+    Cost: T Q M additions and comparisons.
+    Source: Viterbi (1967), over label contexts.
     """
     (T, M), Q, last = log_node.shape, arcs.last.size, arcs.last
     delta, back = np.empty((2, Q)), np.zeros((T, Q), np.int64)
@@ -165,10 +138,18 @@ def tuple_viterbi(log_node, log_edge, edge_class, arcs, log_factor, path):
 def tuple_viterbi_many(log_node, log_edge, edge_class, arcs, log_factor, seq_ptr, path, score):
     """`tuple_viterbi` of every sequence.
 
-    Arguments: as tuple_viterbi, of all sequences one after another: log_node (n, M), log_edge (K, M, M),
-    edge_class (n,), arcs, log_factor (E,); seq_ptr (S+1,); out: path int32 (n,), score (S,): 0 for an empty
-    sequence, -inf (and a path of zeros) if all is forbidden. Cost: n Q M additions and comparisons. Source:
-    Viterbi (1967).
+    Arguments as tuple_viterbi:
+        log_node : (n, M), of all sequences one after another
+        log_edge : (K, M, M)
+        edge_class : (n,)
+        arcs : an `Arcs`
+        log_factor : (E,)
+        seq_ptr : (S+1,)
+    Out:
+        path : int32 (n,)
+        score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
+    Cost: n Q M additions and comparisons.
+    Source: Viterbi (1967).
     """
     for s in range(score.size):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]

@@ -1,5 +1,5 @@
-"""Longer memory, the chain with weights on tuples of three and four labels: its objective, its training with
-an L1 penalty that says which contexts exist, and the best labels that it finds.
+"""The chain with weights on tuples of three and four labels: its objective, its decoding, and its training
+with an L1 penalty, which decides the contexts that exist.
 
     value(w, nu) = -log-likelihood of the corpus under transitions w and tuples nu + c2 (|w|^2 + |nu|^2),
                    plus  c1 (|w|_1 + |nu|_1)
@@ -26,7 +26,7 @@ from crfbook._checks import function_or_none, number, shown, whole
 from crfbook.chain.forms import Tables, table_edges
 from crfbook.chain.forward_backward import exp_nodes
 from crfbook.chain.inference import node_scores
-from crfbook.chain.likelihood import Batch, Spare, add_tree, batch_gradient, batch_scores
+from crfbook.chain.likelihood import Batch, WorkPool, add_tree, batch_gradient, batch_scores
 from crfbook.chain.objective import Objective, check_paths, check_weights, l2_penalty
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import check_label_set
@@ -95,14 +95,14 @@ class TupleArcs(Tables):
         self.automaton = Automaton(tuples, problem.features.n_labels, *problem.classes)
         self.arc_parts = np.empty((n_shards, len(self.automaton.arcs.arc_label)))
         self.n_products = np.zeros((n_shards, 3), np.int64)
-        self.nu, self.tuple_counts = np.zeros((2, len(tuples.attr)))  # as they are where there is no token
+        self.nu, self.tuple_counts = np.zeros((2, len(tuples.attr)))  # their values where there is no token
         arcs, width = self.automaton.arcs, self.parts.shape[2]
         n_lanes = lanes_for(len(arcs.leaf_ptr))
-        self.spare = Spare(lane_arrays(arcs, longest, width, n_lanes) for _ in range(n_workers))
+        self.pool = WorkPool(lane_arrays(arcs, longest, width, n_lanes) for _ in range(n_workers))
 
     def prepare(self, w, what):
         super().prepare(w, what)
-        self.spare.fill()
+        self.pool.fill()
         self.scores = self.automaton.scores(self.edges, self.nu)
 
     def run(self, what, shard, w, dense, work, counts):
@@ -110,15 +110,15 @@ class TupleArcs(Tables):
         packing, layout, edge_sum = self.problem.packing, self.problem.layout, self.parts[shard]
         for part in (grad, dense_grad, edge_sum, self.arc_parts[shard], self.n_products[shard]):
             part[...] = 0
-        spare = self.spare.get()
+        arrays = self.pool.get()
         try:
             for b in packing.batches(shard):
                 batch = _TupleBatch(b, packing, work)
                 batch_scores(b, w, dense, self.edges.bounds, packing, layout, batch.log_node)
-                self._run_batch(shard, batch, batch.weight, *spare, log_z[batch.slots])
+                self._run_batch(shard, batch, batch.weight, *arrays, log_z[batch.slots])
                 batch_gradient(b, batch.p_node, packing, layout, dense_grad, grad)
         finally:
-            self.spare.put(spare)
+            self.pool.put(arrays)
         slots = packing.slot_ptr[packing.shard_ptr[shard]], packing.slot_ptr[packing.shard_ptr[shard + 1]]
         bad = np.flatnonzero(~np.isfinite(log_z[slice(*slots)]))
         return int(slots[0] + bad[0]) if len(bad) else -1

@@ -8,6 +8,7 @@ from helpers.problems import CASES, case, central_differences, constraints_for
 from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.active.form import OUTSIDE, RULES, ActiveObjective
+from crfbook.chain.active.sequence import active_marginals_plain
 from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
@@ -300,3 +301,37 @@ def test_training_goes_on_bit_for_bit():
     assert [step.objective for step in part.history + rest.history] == [
         s.objective for s in whole_run.history
     ]
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.2, 0.4])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_readable_sister_has_the_same_sums(seed, eps):
+    """log Z and expected counts; with eps = 0 also those of the default form, and of the exact objective."""
+    corpus, features, w = case("five labels", seed)
+    table, node = np.zeros((5, 5)), inference.node_scores(corpus, features, w)
+    keep = np.random.default_rng(seed).random(features.n_edge) < 0.6
+    w[features.n_node :] *= keep
+    table[features.edge_prev, features.edge_next] = w[features.n_node :]
+    counts, log_z, kept, weights = np.zeros((5, 5)), 0.0, 0, corpus.weights
+    p_node = np.zeros_like(node)
+    for s in corpus.visited:
+        rows = slice(*corpus.seq_ptr[s : s + 2])
+        found = active_marginals_plain(node[rows], table, corpus.labels[rows], eps)
+        log_z, p_node[rows] = log_z + weights[s] * found[0], weights[s] * found[1]
+        counts, kept = counts + weights[s] * found[2], kept + found[3].sum()
+    score = weights @ inference.sequence_scores(corpus, features, w)
+    gold = np.zeros((5, 5))
+    np.add.at(gold, (corpus.labels[corpus.inner - 1], corpus.labels[corpus.inner]), 1.0)
+    objectives = [ActiveObjective(corpus, features, eps=eps)]
+    if eps == 0.0:
+        objectives += [Objective(corpus, features, form=form) for form in ("default", "batched")]
+    else:
+        assert 0 < kept < node.size
+    for objective in objectives:
+        value, grad = objective(w)
+        assert value == pytest.approx(log_z - score, rel=1e-11)
+        edge = (counts - gold)[features.edge_prev, features.edge_next]
+        # pairs that start active alone: of the others no form has counts
+        np.testing.assert_allclose(grad[features.n_node :], edge, rtol=0, atol=1e-10)
+    if eps == 0.0:
+        np.testing.assert_allclose(p_node, inference.node_marginals(corpus, features, w), rtol=0, atol=1e-11)

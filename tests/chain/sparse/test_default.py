@@ -7,7 +7,7 @@ from helpers.problems import CASES, case, constraints_for
 
 from crfbook.chain import inference
 from crfbook.chain.sparse import potentials
-from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row, largest
+from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row, default_viterbi_plain, largest
 from crfbook.data.constraints import Constraints, bounds_of, constraints_from
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import observed
@@ -161,3 +161,20 @@ def test_the_largest_is_the_first_of_the_largest():
         x[rng.random(n) < 0.3] = -np.inf
         for values in (x, np.full(n, -np.inf), np.sort(x), rng.choice([0.0, 1e-9], n)):
             assert largest(np.append(values, 9.0), n) == (values.argmax(), values.max())
+
+
+@pytest.mark.parametrize("kind", ["any", "few pairs", "negative"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_readable_sister_finds_the_same_paths(seed, kind):
+    corpus, features, w = weights("five labels", seed, 1.0, kind)
+    table, stored = np.zeros((5, 5)), np.zeros((5, 5), bool)
+    table[features.edge_prev, features.edge_next] = w[features.n_node :]
+    stored[table != 0.0] = True
+    _, path, _ = both(corpus, features, w)
+    node = inference.node_scores(corpus, features, w)
+    want = inference.sequence_scores(corpus._replace(labels=path), features, w)
+    for s in corpus.visited:
+        rows = slice(*corpus.seq_ptr[s : s + 2])
+        score, found = default_viterbi_plain(node[rows], table, stored)
+        assert found == path[rows].tolist() and score == pytest.approx(want[s], rel=1e-12)
+    assert kind == "few pairs" or stored.any()

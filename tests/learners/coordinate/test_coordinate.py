@@ -423,7 +423,7 @@ def test_ctrl_c_before_the_first_evaluation_gives_the_start(monkeypatch, virtual
 def test_ctrl_c_is_heard_between_two_calls_of_compiled_code(monkeypatch):
     """A sweep over a large corpus takes minutes; what it has moved stays."""
     corpus, features = symbols(11)
-    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.CHUNK", 1)
+    monkeypatch.setattr("crfbook.learners.coordinate.sweeps.STRETCH", 1)
     calls, deliver_signals = [], interrupts.deliver_signals
 
     def press():
@@ -505,7 +505,7 @@ def test_small_blocks_begin_no_threads(monkeypatch):
     """A pool for each visit took twenty times as long as the visits."""
     corpus, features = symbols(14, lengths=(4, 6, 1, 3) * 10)
     started = []
-    monkeypatch.setattr("crfbook.learners.coordinate.visit.run_pieces", lambda *_: started.append(1))
+    monkeypatch.setattr("crfbook.learners.coordinate.visit.run_tasks", lambda *_: started.append(1))
     monkeypatch.setattr("crfbook.learners.coordinate.sweeps.LARGE", 0)
     coordinate_descent(corpus, features, c1=C1, c2=C2, max_iterations=2, n_threads=2)
     assert not started

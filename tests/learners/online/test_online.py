@@ -409,7 +409,7 @@ def test_callback_and_interruption(learner, monkeypatch):
     found = learner(corpus, features, max_iterations=9, callback=interrupt)
     assert found.status == "interrupted" and found.n_iter == 2
     np.testing.assert_array_equal(seen[-1][1], found.w)
-    monkeypatch.setattr(interrupts, "CHUNK", 3)
+    monkeypatch.setattr(interrupts, "STRETCH", 3)
 
     def break_off(*arguments):  # in the middle of the third epoch
         if len(arguments[0]) == 1 and break_off.n == 2:
@@ -516,3 +516,35 @@ def test_the_readable_sister_does_the_same_steps(name, n_attrs, seed):
     assert w_sum.any() and learner.good["count"] == count
     np.testing.assert_allclose(learner.good["w"], w, rtol=0, atol=1e-11)  # sums of a few dozen steps
     np.testing.assert_allclose(learner.good["w_sum"], w_sum, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rule", [(0, 0.1, 0), (1, 0.1, 1), (2, 0.1, 0)])
+def test_the_readable_sister_of_pa_does_the_same_steps(name, n_attrs, rule, seed):
+    corpus, features = small(name, n_attrs, seed)
+    w = np.random.default_rng(seed).normal(size=features.n_features)
+    common = corpus, features, w, None, None, True, 0.0, 3, seed, "plain"
+    learner = online._Online(*common, online.passive_aggressive_epoch, True, rule)
+    w_sum, count = np.zeros_like(w), 1
+    for epoch in range(3):
+        order = corpus.visited[epoch_order(seed, epoch, len(corpus.visited))]
+        count = online.passive_aggressive_epoch_plain(order, *rule, w, w_sum, count, corpus, features)
+        learner.advance()
+    assert w_sum.any() and learner.good["count"] == count
+    np.testing.assert_allclose(learner.good["w"], w, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(learner.good["w_sum"], w_sum, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_readable_sister_of_arow_does_the_same_steps(name, n_attrs, seed):
+    corpus, features = small(name, n_attrs, seed)
+    w, variance = np.random.default_rng(seed).normal(size=features.n_features), np.ones(features.n_features)
+    common = corpus, features, w, None, None, True, 0.0, 3, seed, "plain"
+    learner = online._Online(*common, online.arow_epoch, False, (0.7,), variance=1.0)
+    for epoch in range(3):
+        order = corpus.visited[epoch_order(seed, epoch, len(corpus.visited))]
+        online.arow_epoch_plain(order, 0.7, w, variance, corpus, features)
+        learner.advance()
+    assert variance.min() < 0.9
+    np.testing.assert_allclose(learner.good["w"], w, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(learner.good["variance"], variance, rtol=0, atol=1e-11)

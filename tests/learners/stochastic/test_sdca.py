@@ -319,7 +319,7 @@ def test_interrupted_while_the_start_is_visited(monkeypatch):
     """Some sequences stand where w0 has them, the others at their gold labels: a good dual point, too."""
     corpus, features, w, _ = problem(52, n_classes=2)
     best = minimize(Objective(corpus, features, c2=0.5), w, c2=0.5, tol=1e-12).objective
-    monkeypatch.setattr(interrupts, "CHUNK", 3)
+    monkeypatch.setattr(interrupts, "STRETCH", 3)
     heard = []
 
     def deliver_signals():

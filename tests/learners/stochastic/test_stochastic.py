@@ -18,6 +18,7 @@ from crfbook.learners.stochastic.gradient_descent import (
     sgd,
     sgd_l1,
     sgd_l1_steps,
+    sgd_l1_steps_plain,
     sgd_steps,
     sgd_steps_plain,
 )
@@ -386,3 +387,22 @@ def test_the_readable_sister_does_the_same_steps(kind, seed):
     losses = sgd_steps_plain(order, *rates, found, corpus, features)
     np.testing.assert_allclose(found, scale * weights_of(cells, theta), rtol=0, atol=1e-11)
     np.testing.assert_allclose(losses, total, rtol=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_readable_sister_clips_the_same_weights(kind, seed):
+    corpus, features, w, _ = problem(seed, **kind)
+    layout, cells, work = laid_out(corpus, features)
+    order, rates = np.random.default_rng(seed).choice(corpus.visited, 30), (0.5, 0.97, 0.2, 4)
+    theta = cells_of(cells, w)
+    received = np.zeros_like(theta)
+    found, had, due = w.copy(), np.zeros_like(w), 0.0
+    for part in np.split(order, [12]):
+        plain = sgd_l1_steps_plain(part, *rates, due, found, had, corpus, features)
+        total, due = sgd_l1_steps(part, *rates, due, layout, work, None, None, theta, received)
+        np.testing.assert_allclose(plain, (total, due), rtol=1e-11)
+        clip_cells(0, len(theta), due, theta, received)
+    assert 0 < np.count_nonzero(found) < len(w)
+    np.testing.assert_allclose(found, weights_of(cells, theta), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(had, weights_of(cells, received), rtol=0, atol=1e-11)
