@@ -224,12 +224,10 @@ class _Prefix:
         """(leaves, places of nested values from the last to the first, None), or with numbers of columns
         (places and leaves of the others, nested, list with None for the others).
         """
-        numbers = list(map(self.columns.get, keys))
-        leaves, nested = [self.leaves[key] for key in keys], []
-        for i, key in enumerate(keys):
-            if key in self.below and numbers[i] is None:
-                leaves[i] = _Either(leaves[i], self.below[key])
-                nested.insert(0, i)
+        numbers, leaves = list(map(self.columns.get, keys)), list(map(self.leaves.__getitem__, keys))
+        nested = [i for i in reversed(range(len(keys))) if keys[i] in self.below and numbers[i] is None]
+        for i in nested:
+            leaves[i] = _Either(leaves[i], self.below[keys[i]])
         if self.columns.keys().isdisjoint(keys):
             return leaves, nested, None
         return [(i, leaf) for i, leaf in enumerate(leaves) if numbers[i] is None], nested, numbers

@@ -2,10 +2,11 @@
 
 Attribute strings: a token is a list (tuple, set) of strings, each an attribute of value 1, or a dict, read by
 python-crfsuite's rules: `{name: number}` has that value, True is 1 and False 0; `{name: "text"}` is the
-attribute `name:text` of value 1; `{name: {...}}` and `{name: [...]}` are nested: what is inside, with `name:`
-in front. Bytes are UTF-8. Beyond that strings are never looked into: colons and line breaks are characters
-like others. Each distinct (name, value) is understood once; tokens only cost dict look-ups. Most feature
-functions give dicts with few sets of keys: such dicts cost one look-up of their keys, and one a value.
+attribute `name:text` of value 1; `{name: {...}}` and `{name: ["a", "b"]}` are nested: what is inside, with
+`name:` in front. Bytes are UTF-8. Beyond that strings are never looked into: colons and line breaks are
+characters like others. One rule is our own: a vector, `{name: [1.5, 1.6]}` or a 1-d array of numbers, has an
+attribute for each component, `name:0`, `name:1`, ... An attribute given twice at a token has the sum of its
+values, at its first place. `dicts` has the fast readers; what they refuse is read here, item by item.
 
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
 the j-th of the given names. Zeros are absent; a column that is zero throughout training is no attribute.
@@ -341,10 +342,9 @@ def _read(tokens, seq_ptr):
     except UNREADABLE:
         pass  # token by token, which says where it is
     items = [_pairs(token, t, seq_ptr) for t, token in enumerate(tokens)]
-    ptr = offsets(list(map(len, items)))
-    numbers, distinct = numbered(chain.from_iterable(items), int(ptr[-1]))
-    names, values = [name for name, _ in distinct], np.array([value for _, value in distinct])
-    return ptr, numbers, names, values, None
+    numbers, pairs = numbered(chain.from_iterable(items), sum(map(len, items)))
+    values = np.array([value for _, value in pairs])
+    return offsets(list(map(len, items))), numbers, [name for name, _ in pairs], values, None
 
 
 def _pairs(token, t, seq_ptr):
@@ -358,12 +358,8 @@ def _pairs(token, t, seq_ptr):
     except RecursionError:  # some 1,000 levels; a dict that holds itself has no end
         raise ValueError(f"{where(t, seq_ptr)}: the attributes are nested too deeply") from None
     except (TypeError, ValueError) as error:
-        raise _placed(error, where(t, seq_ptr)) from None
-
-
-def _placed(error, place):
-    """The same sentence with the place in front; of the kinds of ValueError only that."""
-    return (TypeError if isinstance(error, TypeError) else ValueError)(f"{place}: {error}")
+        kind = TypeError if isinstance(error, TypeError) else ValueError  # no narrower kind
+        raise kind(f"{where(t, seq_ptr)}: {error}") from None
 
 
 def _unfold(token):

@@ -1,6 +1,4 @@
-"""Reading lists and dicts: by rows, by columns and token by token, against a slow reader that stands here; the
-memory that it takes.
-"""
+"""Reading lists and dicts by rows, by columns and token by token, against a slow reader that stands here."""
 
 import random
 import threading
