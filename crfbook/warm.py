@@ -26,11 +26,14 @@ def crf(**parameters):
     """Train a CRF and ask it for all that it can tell."""
 
     def call(train):
-        from crfbook import CRF
+        from crfbook import CRF, Tagger
 
         model = CRF(**{"template": _TEMPLATE, **SHORT, **parameters}).fit(train)
         asked(model, train)
         model.score(train)
+        tagger, sentence = Tagger(model, kernels=True), next(iter(train.sentences()))
+        tagger.kbest(sentence, 2)
+        tagger.marginal(tagger.tag(sentence)[0], 0)
 
     return call
 

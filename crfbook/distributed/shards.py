@@ -5,7 +5,7 @@
     folder/shard-00000.crfbook ...
 
 A shard numbers its own attributes from 0. `place` (F',) says where its weights stand among the F of the
-whole, and rises. All files have the format of models (models/saving.py): arrays without pickle, and a
+whole, and rises. All files have the format of models (data/files.py): arrays without pickle, and a
 checksum of every byte. They appear complete or not at all. A file that is read is checked as a model is, and
 compared with the alphabet: a weight of a shard must belong to the same attribute and labels there.
 """

@@ -211,5 +211,5 @@ def test_owlqn_is_lbfgs_with_a_penalty():
 
 
 def test_parameters_without_effect_are_named():
-    with pytest.warns(UserWarning, match="ignored: calibration_eta, linesearch, model_filename"):
-        CRF(max_iterations=1, calibration_eta=0.1, linesearch="Backtracking", model_filename="x").fit(X, Y)
+    with pytest.warns(UserWarning, match="ignored: calibration_eta, linesearch, trainer_cls"):
+        CRF(max_iterations=1, calibration_eta=0.1, linesearch="Backtracking", trainer_cls=int).fit(X, Y)
