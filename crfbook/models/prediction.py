@@ -287,6 +287,11 @@ class Fitted(BaseEstimator):
 class OneByOne(Fitted):
     """The part of an estimator that answers for short inputs one sentence a call."""
 
+    @property
+    def classes_(self) -> list[Any]:
+        """The labels; index = label id in every array. None before `fit`."""
+        return list(self.encoder_.labels_) if hasattr(self, "weights_") else None  # type: ignore[return-value]
+
     def _sentence_model(self) -> SentenceModel | None:
         get = self.__dict__.get
         w, features, limits, sets = get("weights_"), get("features_"), get("constraints_"), get("label_sets_")
@@ -300,12 +305,15 @@ class OneByOne(Fitted):
 
 
 class WeightNames(Fitted):
-    """The part of an estimator that gives its weights by name."""
+    """The part of an estimator that gives its weights by name. As in sklearn-crfsuite, what needs no table is
+    None before `fit`.
+    """
 
     @property
     def attributes_(self) -> list[Any]:
         """Names of the attributes that have a weight other than zero, most frequent first."""
-        check_is_fitted(self, "weights_")
+        if not hasattr(self, "weights_"):
+            return None  # type: ignore[return-value]
         names = self.encoder_.attribute_names()
         attrs = self.features_.node_attr[self.weights_[: self.features_.n_node] != 0]
         return [names[a] for a in np.unique(attrs)]
@@ -313,12 +321,15 @@ class WeightNames(Fitted):
     @property
     def num_attributes_(self) -> int:
         """How many attributes have a weight other than zero."""
+        if not hasattr(self, "weights_"):
+            return None  # type: ignore[return-value]
         return len(self.attributes_)
 
     @property
     def state_features_(self) -> dict[tuple[Any, Any], float]:
         """{(attribute, label): weight}."""
-        check_is_fitted(self, "weights_")
+        if not hasattr(self, "weights_"):
+            return None  # type: ignore[return-value]
         names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
         attrs, ids = self.features_.node_attr.tolist(), self.features_.node_label.tolist()
         weights = self.weights_[: self.features_.n_node].tolist()
@@ -330,6 +341,8 @@ class WeightNames(Fitted):
 
         A pair that is missing has weight 0. That does not forbid it: only `constraints` forbid.
         """
+        if not hasattr(self, "weights_"):
+            return None  # type: ignore[return-value]
         return {(p, n): w for (b, p, n), w in self._edges() if b == 0}
 
     @property

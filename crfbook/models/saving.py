@@ -5,6 +5,7 @@ The format stands in `data/files.py`, CRFsuite's in `data/crfsuite.py`.
 
 from __future__ import annotations
 
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields
-from crfbook.data.crfsuite import read_crfsuite
+from crfbook.data.crfsuite import MAGIC, read_crfsuite
 from crfbook.data.features import FeatureSet
 from crfbook.data.files import load_arrays, save_arrays
 from crfbook.models.fitting import state_table
@@ -48,6 +49,11 @@ class Saved(Fitted):
         numbers, booleans and tuples of these (of a `DCRF`: strings and numbers).
         """
         check_is_fitted(self, "weights_")
+        header, arrays = self._saved()
+        save_arrays(path, self._kind, header, arrays)
+
+    def _saved(self):
+        """(header, arrays) of a model file."""
         header, arrays = self._stored()
         header["encoder"], of_encoder = encoder_state(self.encoder_)
         arrays |= {f"encoder.{name}": array for name, array in of_encoder.items()}
@@ -58,7 +64,7 @@ class Saved(Fitted):
             n: value for n, value in params.items() if isinstance(value, SCALARS) and n not in self._rebuilt
         }
         header["fitted"] = {name: getattr(self, name) for name in FITTED}
-        save_arrays(path, self._kind, header, {"weights": self.weights_, **arrays})
+        return header, {"weights": self.weights_, **arrays}
 
     @classmethod
     def load(cls, path: File, trust: bool = False) -> Self:
@@ -134,11 +140,32 @@ class FromCRFsuite(BaseEstimator):
 
     @property
     def tagger_(self) -> Tagger:
-        """A `Tagger` of this model, always the same one. Of each thread it remembers the sequence that this
-        thread has set.
+        """A `Tagger` of this model, the same one until the next `fit`; None before the first.
+
+        Of each thread it remembers the sequence that this thread has set.
         """
-        check_is_fitted(self, "weights_")
+        if not hasattr(self, "weights_"):
+            return None  # type: ignore[return-value]
         return self.__dict__.setdefault("_tagger", LiveTagger(self))
+
+    @property
+    def size_(self) -> int:
+        """Bytes of the arrays that `save` writes; None before `fit`."""
+        if not hasattr(self, "weights_"):
+            return None  # type: ignore[return-value]
+        return sum(array.nbytes for array in self._saved()[1].values())
+
+    def __getattr__(self, name):
+        """Of a model that was not fitted: what the file model_filename holds, if it is there."""
+        path = self.__dict__.get("model_filename")
+        if name != "weights_" or path is None or not os.path.isfile(path):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with open(path, "rb") as file:
+            foreign = file.read(len(MAGIC)) == MAGIC
+        known = vars(type(self).from_crfsuite(path) if foreign else type(self).load(path))
+        params = self._get_param_names()
+        self.__dict__.update({key: value for key, value in known.items() if key not in params})
+        return self.__dict__["weights_"]
 
     def __getstate__(self):  # a copy has its own
         made = "_tagger", "_sentences"

@@ -32,6 +32,7 @@ from crfbook import CRF
 from crfbook.chain.objective import Objective
 from crfbook.data.corpus import make_corpus
 from crfbook.data.features import FeatureSet
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.data.readers import iter_conll, read_conll
 from crfbook.distributed import (
     ShardedObjective,
@@ -44,7 +45,6 @@ from crfbook.distributed import (
 )
 from crfbook.distributed.engine import Local
 from crfbook.distributed.shards import ALPHABET, MANIFEST, part_of
-from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels  # which check nothing, where NumPy would refuse an index
 

@@ -15,10 +15,10 @@ from helpers.dynamic import X as GRAPH_X
 from helpers.dynamic import Y as GRAPH_Y
 
 from crfbook import CRF, DCRF, brute
-from crfbook.data.corpus import make_corpus
-from crfbook.dynamic import EXACT, factorial
 from crfbook._checks import ModelFileError
+from crfbook.data.corpus import make_corpus
 from crfbook.data.files import load_arrays, save_arrays
+from crfbook.dynamic import EXACT, factorial
 
 pytestmark = pytest.mark.kernels  # which check nothing, where NumPy would refuse an index
 

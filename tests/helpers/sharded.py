@@ -10,6 +10,7 @@ from scipy import sparse
 
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.distributed import fit, write_shards
 from crfbook.distributed.objective import CACHE
 from crfbook.distributed.shards import (
@@ -20,7 +21,6 @@ from crfbook.distributed.shards import (
     read_alphabet,
     read_features,
 )
-from crfbook.data.files import load_arrays, save_arrays
 
 TEMPLATE = "U0:%x[0,0]\nU1:%x[-1,0]/%x[0,1]\nB\nB1:%x[0,1]\n"
 NAMES = "word", "pos", "y"

@@ -13,15 +13,15 @@ import pytest
 
 import data_fetch
 from crfbook import evaluation, load_dataset, plotting
+from crfbook._checks import ModelFileError
 from crfbook.data.corpus import make_corpus
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
 from crfbook.learners.stochastic.gradient_descent import sgd_l1
 from crfbook.models.crf import CRF
 from crfbook.models.directed import HMM, MEMM
 from crfbook.models.dynamic import DCRF
-from crfbook._checks import ModelFileError
-from crfbook.data.files import load_arrays, save_arrays
 
 X = [[{"a": 1.0}, {"b": 1.0}], [{"b": 1.0}, {"a": 1.0}, {"a": 1.0, "b": 2.0}]]
 Y = [["A", "B"], ["B", "A", "A"]]

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from crfbook import DCRF, ModelFileError, TokenColumns, dynamic
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.dynamic import (
     EXACT,
     FORMS,
@@ -24,7 +25,6 @@ from crfbook.dynamic import (
     memory,
     skip,
 )
-from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels
 APPROXIMATE = [name for name in FORMS if name not in EXACT]

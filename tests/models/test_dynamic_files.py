@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from crfbook import DCRF, ModelFileError
-from crfbook.dynamic import Clique, factorial
 from crfbook.data.files import load_arrays, save_arrays
+from crfbook.dynamic import Clique, factorial
 
 pytestmark = pytest.mark.kernels
 FREE = np.ones((3, 3), bool)

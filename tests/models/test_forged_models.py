@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import crfbook
+from crfbook._checks import ModelFileError
 from crfbook.data.corpus import make_corpus
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.encoding import families
 from crfbook.models import fitting, saving
 from crfbook.models.crf import CRF
 from crfbook.models.parameters import ALGORITHMS
-from crfbook._checks import ModelFileError
-from crfbook.data.files import load_arrays, save_arrays
 
 pytestmark = pytest.mark.kernels  # which check nothing, where NumPy would refuse an index
 

@@ -9,9 +9,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from crfbook.models import saving
 from crfbook._checks import ModelFileError
 from crfbook.data.files import load_arrays, save_arrays
+from crfbook.models import saving
 
 HEADER = {"labels": ["B-NP", "été", 3], "c2": 0.25}
 ARRAYS = {

@@ -73,15 +73,13 @@ def test_nothing_works_before_fit(tmp_path):
         lambda: crf.predict_edge_marginals(X),
         lambda: crf.log_proba(X, Y),
         lambda: crf.score(X, Y),
-        lambda: crf.classes_,
-        lambda: crf.transition_features_,
-        lambda: crf.state_features_,
-        lambda: crf.attributes_,
         lambda: crf.weights_to_frame(),
         lambda: crf.save(tmp_path / "m"),
     ):
         with pytest.raises(NotFittedError):
             call()
+    names = "tagger_ size_ classes_ num_attributes_ attributes_ state_features_ transition_features_"
+    assert all(getattr(crf, name) is None for name in names.split())  # as in sklearn-crfsuite
 
 
 def test_fit_returns_self_and_fits_anew():

@@ -22,6 +22,7 @@ from helpers.sharded import (
 
 from crfbook import CRF
 from crfbook.data.features import observed
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.distributed import ShardError, Shards, fit, write_shards
 from crfbook.distributed.shards import (
     MANIFEST,
@@ -31,7 +32,6 @@ from crfbook.distributed.shards import (
     settings_of,
     write_manifest,
 )
-from crfbook.data.files import load_arrays, save_arrays
 
 
 @pytest.fixture

@@ -24,9 +24,9 @@ from scipy import sparse
 import crfbook.distributed.writing as writing
 from crfbook import CRF
 from crfbook.data.columns import TokenColumns
+from crfbook.data.files import load_arrays, save_arrays
 from crfbook.distributed import ShardError, Shards, fit, write_shards
 from crfbook.distributed.reading import digest_of, same_file
-from crfbook.data.files import load_arrays, save_arrays
 
 ROWS = sentences()
 

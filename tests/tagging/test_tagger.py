@@ -1,10 +1,12 @@
 """`Tagger`, its low floor, and the names of python-crfsuite."""
 
+import pickle
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from crfbook import CRF, ModelFileError, Tagger, pycrfsuite
 
@@ -152,7 +154,7 @@ def features(tokens, i):
 
 ADDRESSES = [
     "12/number Main/street Street/kind Springfield/town", "7/number Oak/street Road/kind Dover/town",
-    "450/number Mill/street Lane/kind Apt/unit 3/unit York/town", "9/number Hill/street Street/kind Bath/town",
+    "450/number Mill/street Lane/kind Apt/unit 3/unit York/town", "9/number Hill/street Way/kind Bath/town",
 ]  # fmt: skip
 
 
@@ -206,5 +208,12 @@ def test_trainer(tmp_path, monkeypatch):
 def test_model_filename(tmp_path):
     model = CRF(max_iterations=3, model_filename=tmp_path / "model").fit(X, Y)
     assert Tagger(tmp_path / "model").tag_many(X) == model.predict(X)
+    later = CRF(model_filename=tmp_path / "model")  # as sklearn-crfsuite has it: nobody called fit
+    assert later.predict(X) == model.predict(X) and later.size_ == model.size_ > 1000
+    assert later.tagger_.tag(X[0]) == pickle.loads(pickle.dumps(later)).predict_single(X[0])
+    with pytest.raises(NotFittedError):
+        CRF(model_filename=tmp_path / "missing").predict(X)
+    with pytest.raises(AttributeError, match="no attribute 'wieghts'"):
+        getattr(later, "wieghts")  # noqa: B009
     with pytest.raises(FileNotFoundError):
         CRF(model_filename=tmp_path / "no folder" / "model").fit(X, Y)
