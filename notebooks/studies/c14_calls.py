@@ -14,8 +14,8 @@ from statistics import median
 import numpy as np
 
 from .c14_wild import attributes
-from .crfsuite import attribute_strings, trainer
-from .harness import Row, in_own_process, quiet, study
+from .crfsuite import attribute_strings, train, trainer
+from .harness import Row, in_own_process, quiet, study, timed
 from .work import load_dataset
 
 N_CALLS = 600
@@ -183,11 +183,55 @@ def calls(repeats=3):
                 yield Row(f"{kind}: {what}", 1e6 * ours, 1e6 * theirs, "CPU us", *limits)
 
 
-START = """import time, resource
+def batch(kind, folder):
+    """{what: [CPU seconds of ours, of theirs]} of a whole text at once: reading, tagging, and a fit."""
+    import pycrfsuite
+
+    from crfbook import CRF
+
+    X, y, new = sentences(kind)
+    path, peer = os.path.join(folder, kind), pycrfsuite.Tagger()
+    peer.open(path)
+    model = CRF.from_crfsuite(path)
+    model.predict(X[:100])
+    setting = {"c1": 0.0, "c2": 1.0, "max_iterations": 100}
+    with quiet():
+        CRF(**setting | {"max_iterations": 3}).fit(X, y)  # compiles
+    works = {
+        "reading": (lambda: model.encoder_.transform(X), lambda: [pycrfsuite.ItemSequence(x) for x in X]),
+        "batch tagging": (lambda: model.predict(X), lambda: [peer.tag(x) for x in X]),
+        "fit, c2 = 1": (lambda: CRF(**setting).fit(X, y), lambda: train(trainer(X, y, **setting))),
+    }
+    with quiet():
+        return {
+            what: [median(timed(run)[1] for _ in range(3)) for run in sides] for what, sides in works.items()
+        }
+
+
+BATCH = {  # kind: required and aim of tagging, of fitting
+    "nested": ((0.9, 0.7), (0.3, 0.25)), "tutorial": ((0.8, 0.5), (0.65, 0.55)),
+    **dict.fromkeys(("floats1", "floats10", "floats50"), ((2.0, 1.0), (None, None))),
+}  # fmt: skip
+
+
+@study()
+def dicts(repeats=3):
+    """Dicts of a whole text: nested, those of a tutorial, and with 1, 10 and 50 floats a token."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, (tagging, fitting) in BATCH.items():
+            in_own_process(prepare, kind, folder)
+            done = [in_own_process(batch, kind, folder) for _ in range(repeats)]
+            limits = {"reading": (1.2, 0.8), "batch tagging": tagging, "fit, c2 = 1": fitting}
+            for what, bounds in limits.items():
+                ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
+                yield Row(f"{kind}: {what}", ours, theirs, "CPU s", *bounds)
+
+
+START = """import time
 import {0}
 x = {1!r}
 {2}
-print(time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(time.process_time(), next(int(l.split()[1]) for l in open("/proc/self/status") if "VmHWM" in l) / 1024)
 """
 
 
@@ -214,19 +258,9 @@ def start(repeats=3):
         for _ in range(repeats + 1):
             for way, (module, call) in ways.items():
                 done[way].append(started(START.format(module, x, call)))
-        least = {way: [median(run[i] for run in runs[1:]) for i in (0, 1)] for way, runs in done.items()}
-        for way, seconds, size in (("NumPy", (0.15, 0.10), (45, 35)), ("kernels", (0.60, 0.52), (170, 162))):
-            yield Row(
-                f"{way}: seconds, of python-crfsuite's",
-                least[way][0],
-                least["peer"][0],
-                "CPU s",
-                note=f"required {seconds[0]} s, aim {seconds[1]}",
-            )
-            yield Row(
-                f"{way}: memory, of python-crfsuite's",
-                least[way][1],
-                least["peer"][1],
-                "MB",
-                note=f"required {size[0]} MB, aim {size[1]}",
-            )
+        asked = {"seconds": ("CPU s", (0.15, 0.10), (0.60, 0.52)), "memory": ("MB", (45, 35), (170, 162))}
+        for i, (what, (unit, *limits)) in enumerate(asked.items()):
+            least = {way: median(run[i] for run in runs[1:]) for way, runs in done.items()}
+            for way, (required, aim) in zip(("NumPy", "kernels"), limits, strict=True):
+                note = f"required {required}, aim {aim} {unit}"
+                yield Row(f"{way}: {what} to the first sentence", least[way], least["peer"], unit, note=note)
