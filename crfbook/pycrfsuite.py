@@ -51,7 +51,9 @@ class Trainer:
     def __init__(
         self, algorithm: str | None = None, params: dict[str, Any] | None = None, verbose: bool = True
     ) -> None:
-        self.verbose, self._params, self._sentences = verbose, {}, []
+        self.verbose = verbose
+        self._params: dict[str, Any] = {}
+        self._sentences: list[tuple[list[Any], list[Hashable], int]] = []
         self.model_: Any = None
         self.select(algorithm or "lbfgs")
         self.set_params(params or {})
@@ -104,8 +106,8 @@ class Trainer:
         from crfbook.models.crf import CRF
 
         crf = CRF(self._algorithm, verbose=self.verbose, **self._params)
-        kept, held = ([s[:2] for s in self._sentences if (s[2] == holdout) is out] for out in (False, True))
-        dev = [list(part) for part in zip(*held, strict=True)] or [None, None]
-        X, y = [list(part) for part in zip(*kept, strict=True)] or [[], []]
-        self.model_ = crf.fit(X, y, *dev)
+        kept = [sentence for sentence in self._sentences if sentence[2] != holdout]
+        held = [sentence for sentence in self._sentences if sentence[2] == holdout]
+        dev = ([x for x, _, _ in held], [y for _, y, _ in held]) if held else (None, None)
+        self.model_ = crf.fit([x for x, _, _ in kept], [y for _, y, _ in kept], *dev)
         self.model_.save(model)

@@ -180,11 +180,11 @@ class Predictions(BaseEstimator):
             if unknown:
                 raise ValueError(f"span {i}: expected labels of the model, got {shown(unknown[0])}")
             found.append((sequence, first, [number[label] for label in labels]))
-        inside = type(X) is list and all(
-            0 <= s < len(X) and type(X[s]) in (list, tuple) and 0 <= t < t + len(ids) <= len(X[s])
-            for s, t, ids in found
-        )
-        if inside and len(found) <= MOST_SEQUENCES and self._sentence_model() is not None:
+        if (
+            isinstance(X, list)
+            and len(found) <= MOST_SEQUENCES
+            and all(_is_inside(X, *span) for span in found)
+        ):
             each = [self._one_by_one([X[s]], SentenceModel.log_proba, [(t, ids)]) for s, t, ids in found]
             if all(one is not None for one in each):
                 return np.array([one[0][0] for one in each])
@@ -375,6 +375,12 @@ class WeightNames(Fitted):
         for b, p, n, w in zip(*(column.tolist() for column in columns), strict=True):
             if w:
                 yield (b, labels[p], labels[n]), w
+
+
+def _is_inside(X, sequence, first, ids):
+    """Whether a span of labels lies inside its sequence, which is a list of tokens."""
+    tokens = X[sequence] if 0 <= sequence < len(X) else ()
+    return isinstance(tokens, (list, tuple)) and 0 <= first < first + len(ids) <= len(tokens)
 
 
 def gold_labels(X, y):
