@@ -117,8 +117,8 @@ class Tagger:
         if found is None:
             from crfbook.decoding import kbest
 
-            corpus, (_, *model) = self._corpus([xseq]), self._chain()
-            best = kbest(corpus, *model[:3], k)
+            _, features, w, constraints, _ = self._chain()
+            best = kbest(self._corpus([xseq]), features, w, constraints, k)
             columns = best.path.T[: best.found[0]].tolist()
             found = list(zip(columns, np.minimum(best.log_proba[0], 0.0).tolist(), strict=False))
         return [([labels[y] for y in path], p) for path, p in found]
