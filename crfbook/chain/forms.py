@@ -56,14 +56,21 @@ def table_edges(features, w, class_ptr, class_attr, bounds=None):
     return make_edges(log_edge(features, w, class_ptr, class_attr), bounds)
 
 
-def make_edges(table, bounds=None):
-    """`Edges` of a table of transition scores (K, L, L), forbidden ones set to -inf, padded to M labels."""
+def padded_edges(table, bounds):
+    """(K, M, M): a table of transition scores (K, L, L), forbidden ones and those of padding at -inf."""
     n_classes, n_labels, _ = table.shape
-    bounds = padded_bounds(None, n_labels) if bounds is None else bounds
     width = len(bounds.middle)
     scores = np.full((n_classes, width, width), -np.inf)
     scores[:, :n_labels, :n_labels] = table
     scores[:, :n_labels, :n_labels][:, bounds.edge[:n_labels, :n_labels] < 0.0] = -np.inf
+    return scores
+
+
+def make_edges(table, bounds=None):
+    """`Edges` of a table of transition scores (K, L, L), forbidden ones set to -inf, padded to M labels."""
+    n_classes, n_labels, _ = table.shape
+    bounds = padded_bounds(None, n_labels) if bounds is None else bounds
+    scores = padded_edges(table, bounds)
     psi_edge, psi_edge_t, edge_max = np.empty_like(scores), np.empty_like(scores), np.empty(n_classes)
     spread = exp_edges(scores, psi_edge, psi_edge_t, edge_max)
     return Edges(scores, psi_edge, psi_edge_t, edge_max, np.array([spread]), bounds)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook.chain.forms import Edges, table_edges
+from crfbook.chain.forms import Edges, log_edge, padded_edges, table_edges
 from crfbook.chain.forward_backward import (
     edge_marginal_log,
     edge_marginal_scaled,
@@ -64,7 +64,7 @@ from crfbook.chain.sparse.potentials import (
     sparse_scores,
 )
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
-from crfbook.chain.viterbi import viterbi_many
+from crfbook.chain.viterbi import decode_sequences, viterbi_tables
 from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
 from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, find
@@ -192,12 +192,17 @@ def stretch_scores(corpus, model, sequences, tokens):
     return log_node
 
 
-def _dense_viterbi(log_node, edges, n_labels, *arguments):
-    viterbi_many(log_node, edges.log_edge, *arguments)
+def dense_scores(features, w, class_ptr, class_attr, bounds):
+    """log_edge (K, M, M) for decoding, which reads no exponentials."""
+    return padded_edges(log_edge(features, w, class_ptr, class_attr), bounds)
+
+
+def _dense_viterbi(log_node, tables, n_labels, *arguments):
+    decode_sequences(log_node, *tables, *arguments)
 
 
 DECODERS = {  # form: potentials from the weights, and Viterbi with them
-    "dense": (table_edges, _dense_viterbi),
+    "dense": (dense_scores, _dense_viterbi),
     "sparse": (sparse_scores, sparse_viterbi_many),
     "numpy": (edge_scores, viterbi_by_steps),
 }
@@ -215,9 +220,10 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     potentials, viterbi = DECODERS[name]
     model = ready_model(corpus, features, w, constraints, potentials, name == "numpy")
     n_labels, scores = features.n_labels, partial(stretch_scores, corpus, model)
+    edges = viterbi_tables(model.edges, corpus.n_tokens) if name == "dense" else model.edges
 
     def search(log_node, *arguments):
-        viterbi(log_node, model.edges, n_labels, *arguments)
+        viterbi(log_node, edges, n_labels, *arguments)
 
     path, score, _ = best_paths(corpus, n_labels, scores, search, n_threads)
     check_paths(score, np.arange(len(score)), constraints)

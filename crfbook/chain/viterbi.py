@@ -254,9 +254,14 @@ def viterbi_many(log_node, log_edge, edge_class, seq_ptr, path, score):
     gain by it.
     Source: Viterbi (1967); chapter 02.
     """
+    tables = viterbi_tables(log_edge, len(log_node))
+    decode_sequences(log_node, *tables, edge_class, seq_ptr, path, score)
+
+
+def viterbi_tables(log_edge, n_tokens):
+    """(log_edge, its transposes, bound (K, L, L), reach): what ``decode_sequences`` reads."""
     log_edge_t = np.ascontiguousarray(log_edge.transpose(0, 2, 1))
-    bound, reach = bounds_of_losers(log_edge, log_edge_t, len(log_node))
-    decode_sequences(log_node, log_edge, log_edge_t, bound, reach, edge_class, seq_ptr, path, score)
+    return log_edge, log_edge_t, *bounds_of_losers(log_edge, log_edge_t, n_tokens)
 
 
 def bounds_of_losers(log_edge, log_edge_t, n_tokens):

@@ -25,7 +25,7 @@ from crfbook.dynamic.graphs import layout_graph, rows_scores
 from crfbook.dynamic.junction import LIMIT, sequence_best
 from crfbook.dynamic.layout import TemplateLayout, known_sets, log_tables, row_bounds
 from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
-from crfbook.dynamic.objective import batch_rows, linked_tables, make_form, plain
+from crfbook.dynamic.objective import batch_rows, component_engines, linked_tables, make_form, plain
 from crfbook.dynamic.viterbi import best_and_second, chains_viterbi, max_chains
 from crfbook.training.threads import run_tasks
 
@@ -39,6 +39,13 @@ class DynamicModel(NamedTuple):
     engine: str
     limit: int = LIMIT  # cells of the largest clique of a junction tree
     options: Options = OPTIONS  # of an approximation
+
+    def components(self, known=None):
+        """Yield (`Component`, its model, its columns of known); nothing where all chains are joined."""
+        for part, engine in component_engines(self.layout, self.engine):
+            features, place = part.features(self.features)
+            own = self._replace(layout=part.layout, features=features, w=self.w[place], engine=engine)
+            yield part, own, None if known is None else known[:, part.chains]
 
 
 class DualBest(NamedTuple):
@@ -94,8 +101,14 @@ def decode(corpus, model, known=None, n_threads=1):
 
     Raises ValueError naming the first sequence all of whose labellings are forbidden.
     """
-    ready, layout = ready_rows(corpus, model, known), model.layout
+    layout = model.layout
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
+    for part, own, held in model.components(known):
+        path[:, part.chains], best = decode(corpus, own, held, n_threads)
+        score += best
+    if layout.components:
+        return path, score
+    ready = ready_rows(corpus, model, known)
     chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
 
     def stretch(i, sequences, tokens, seq_ptr, rows):
@@ -199,18 +212,30 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
 
     rows : how many cells of each row are wanted: True for all, False for none (p is None). Labels come first,
         and cells of cliques that depend on the text can be many. log Z is in nats, 0 for no token.
-    stats : int64 (4,), what an approximation's `stats` say is added to it.
+    stats : int64 (4,), what an approximation's `stats` say is added to it; of components, the larger number
+        of sequences.
     Raises ValueError naming a sequence whose scores are so large that probabilities would lose their digits.
     """
-    ready, layout = ready_rows(corpus, model, known), model.layout
+    layout = model.layout
+    width = layout.n_cells if rows is True else int(rows)
+    p = np.empty((corpus.n_tokens, width)) if width else None
+    log_z = np.zeros(corpus.n_sequences)
+    for part, own, held in model.components(known):
+        kept, seen = np.flatnonzero(part.cells < width), np.zeros(4, np.int64)
+        found, own_z = marginals(corpus, own, held, n_threads, kept.max(initial=-1) + 1, seen)
+        log_z += own_z
+        if len(kept):
+            p[:, part.cells[kept]] = found[:, kept]
+        if stats is not None:
+            stats[:2], stats[2:] = np.maximum(stats[:2], seen[:2]), stats[2:] + seen[2:]
+    if layout.components:
+        return p, log_z
+    ready = ready_rows(corpus, model, known)
     for i in large_sequences(ready.corpus, model.features, model.w, 1 + len(layout.tables))[:1]:
         raise ValueError(
             f"sequence {i}: expected scores of at most {LARGE:g} nats in all, which float64 adds up to "
             "1e-7, got larger ones: scale values or weights down"
         )
-    width = layout.n_cells if rows is True else int(rows)
-    p = np.empty((corpus.n_tokens, width)) if width else None
-    log_z = np.zeros(corpus.n_sequences)
 
     def stretch(i, sequences, tokens, seq_ptr, rows):
         part = slice_sequences(ready.corpus, sequences.start, sequences.stop)
@@ -243,11 +268,16 @@ def kbest(corpus, model, k, n_threads=1):
     The best of all labellings but those found: each found one splits the rest into parts, one for each place
     where a labelling can leave it. The best of each part waits in a queue, see `_ranked`.
     Cost, K joint labels: elimination: one decoding, then (m + 2) K T operations a labelling; junction trees:
-    m T decodings a labelling.
+    m T decodings a labelling. Of components each is ranked alone: the best k sums are taken.
     Source: Lawler (1972), A procedure for computing the k best solutions of discrete optimization problems;
     Nilsson and Goldberger (2001), see `best_and_second`.
     """
-    ready, m = ready_rows(corpus, model, None), len(model.layout.sizes)
+    m = len(model.layout.sizes)
+    if model.layout.components:
+        parts = [(part.chains, kbest(corpus, own, k, n_threads)) for part, own, _ in model.components()]
+        chains, found = zip(*parts, strict=True)
+        return [_ranked(*_parts_by_ranks(lists, chains, m), k) for lists in zip(*found, strict=True)]
+    ready = ready_rows(corpus, model, None)
     chains = max_chains(model.layout, ready.tables) if model.engine == "elimination" else None
     out = [None] * corpus.n_sequences
 
@@ -310,6 +340,33 @@ def _parts_by_prefixes(rows, chains, axes):
         return labels, ((score + g, (cells, t, c)) for t, (g, c) in others)
 
     return float(score[0]), (np.zeros(T, np.int64), T - 1, int(np.argmax(delta[-1]))), split
+
+
+def _parts_by_ranks(lists, chains, m):
+    """What `_ranked` needs, from the k best of each of independent components, whose scores add up.
+
+    A part (ranks, c): the labelling with these ranks in the components, and all with the same ranks before
+    component c, and none smaller from there on.
+    """
+
+    def score(ranks):
+        return sum(found[rank][1] for found, rank in zip(lists, ranks, strict=True))
+
+    def split(_, part):
+        ranks, first = part
+        own = [found[rank][0] for found, rank in zip(lists, ranks, strict=True)]
+        labels = np.empty((len(own[0]), m), np.int32)
+        for at, path in zip(chains, own, strict=True):
+            labels[:, at] = path
+        rest = []
+        for c in range(first, len(lists)):
+            later = (*ranks[:c], ranks[c] + 1, *ranks[c + 1 :])
+            if later[c] < len(lists[c]):
+                rest.append((score(later), (later, c)))
+        return labels, rest
+
+    ranks = (0,) * len(lists)
+    return score(ranks) if all(lists) else -np.inf, (ranks, 0), split
 
 
 def _parts_by_decoding(rows, model, tables):

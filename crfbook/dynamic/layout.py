@@ -4,6 +4,9 @@ Weights that depend on the text become rows of scores, (n, M): first the labels 
 the other, then the cells of cliques of several labels. So attributes, layouts and gradients are those of a
 linear chain with M "labels" (chain/likelihood.py). Weights that do not (the bias of each cell) are tables,
 and take the place of a FeatureSet's edge weights: edge attribute c is clique c.
+
+Chains that no clique joins, directly or through others, are independent given the text. Such groups are the
+`Component`s of a layout: each has a layout of its own, and places in the rows and weights of the whole.
 """
 
 from __future__ import annotations
@@ -66,6 +69,7 @@ class TemplateLayout(NamedTuple):
     n_cells: int  # scores of a row
     start: np.ndarray  # bool (n_cells,): labels that may open a sequence; cells of other cliques: True
     end: np.ndarray  # bool (n_cells,)
+    components: tuple[Component, ...] = ()  # where there are several
 
     @property
     def n_tables(self) -> int:
@@ -76,6 +80,26 @@ class TemplateLayout(NamedTuple):
     def first(self) -> np.ndarray:
         """int64 (m+1,): where the scores of each chain begin in a row."""
         return offsets(self.sizes)
+
+
+class Component(NamedTuple):
+    """Chains that no clique joins with the others."""
+
+    chains: list[int]  # numbers of its chains in the whole
+    layout: TemplateLayout  # of them alone
+    cells: np.ndarray  # int64 (n_cells,): the column of each of its cells in a row of the whole
+    tables: np.ndarray  # int64 (n_tables,): the same of its weights that do not depend on the text
+
+    def features(self, whole):
+        """(FeatureSet, int64 (F,)): its weights, and where they stand among those of the FeatureSet whole."""
+        own = np.full(whole.n_labels, -1)
+        own[self.cells] = np.arange(len(self.cells))
+        cell = own[whole.node_label]
+        kept = np.flatnonzero(cell >= 0)
+        keys = whole.node_attr[kept] * len(self.cells) + cell[kept]
+        order = np.argsort(keys, kind="stable")
+        nodes = from_keys(len(self.cells), whole.n_attrs, 1, keys[order], np.zeros(0, np.int64))
+        return with_tables(nodes, self.layout), np.append(kept[order], whole.n_node + self.tables)
 
 
 def lay_out_template(cliques, chains, labels, constraints=None) -> TemplateLayout:
@@ -145,7 +169,42 @@ def lay_out_template(cliques, chains, labels, constraints=None) -> TemplateLayou
             tables.append(Table("constraints", at, limits.shape, "none", -1, -1, limits))
     free = np.ones(n_cells - len(start), bool)
     limits = (np.concatenate([limit, free]) for limit in (start, end))
-    return TemplateLayout(tuple(chains), sizes, axes, tuple(tables), n_cells, *limits)
+    layout = TemplateLayout(tuple(chains), sizes, axes, tuple(tables), n_cells, *limits)
+    groups = joined_chains(layout)
+    if len(groups) == 1:
+        return layout
+    components = tuple(_component(layout, own, cliques, labels, constraints or {}) for own in groups)
+    return layout._replace(components=components)
+
+
+def joined_chains(layout):
+    """[[numbers of chains], ...]: groups of chains that tables join, directly or through others."""
+    group = list(range(len(layout.sizes)))
+    for table in layout.tables:
+        joined = {group[chain] for _, chain in table.at}
+        group = [min(joined) if number in joined else number for number in group]
+    return [[chain for chain, own in enumerate(group) if own == number] for number in sorted(set(group))]
+
+
+def _component(layout, own, cliques, labels, constraints):
+    """The `Component` of the chains with the numbers `own`. The axes of its tables may have another order."""
+    names = [layout.chains[chain] for chain in own]
+    limits = {
+        key: limits for key, limits in constraints.items()
+        if set(key if isinstance(key, tuple) else [key]) <= set(names)
+    }  # fmt: skip
+    part = lay_out_template([clique for clique in cliques if clique.at[0][1] in names], names, labels, limits)
+    cells = [np.arange(*layout.first[chain : chain + 2]) for chain in own]
+    tables = [np.zeros(0, np.int64)]
+    shared = (table for table in layout.tables if table.at[0][1] in own)
+    for table, ours in zip(shared, part.tables, strict=True):
+        order = [table.at.index((dt, own[chain])) for dt, chain in ours.at]
+        place = np.arange(table.size).reshape(table.shape).transpose(order).reshape(-1)
+        if len(table.at) > 1 and table.row >= 0:
+            cells.append(table.row + place)
+        if table.start >= 0:
+            tables.append(table.start + place)
+    return Component(own, part, np.concatenate(cells), np.concatenate(tables))
 
 
 def check_pair(names, limits, labels):

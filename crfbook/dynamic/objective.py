@@ -13,12 +13,12 @@ have converged are left alone. `DynamicObjective` is the objective over these fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import number
+from crfbook._checks import number, one_of
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import FeatureSet
@@ -75,8 +75,12 @@ def check_engine(layout, corpus, engine, limit=LIMIT):
 
     engine : a name of `FORMS`; "exact" is the faster exact one that can, "auto" an approximate one where none
     can. Of junction trees, those of all lengths in the corpus are planned: that of a long sequence can have a
-    wider clique.
+    wider clique. Each component has its own engine; where they differ, all names come back, ", " between.
     """
+    if layout.components:
+        pairs = component_engines(layout, engine)
+        found = [check_engine(part.layout, corpus, name, limit) for part, name in pairs]
+        return found[0] if len(set(found)) == 1 else ", ".join(found)
     if engine == "auto":
         try:
             return check_engine(layout, corpus, "exact", limit)
@@ -102,8 +106,30 @@ def check_engine(layout, corpus, engine, limit=LIMIT):
     return engine
 
 
+def component_engines(layout, engine):
+    """[(component, name of its engine), ...], from what `check_engine` says; ValueError for a wrong number of
+    names.
+    """
+    names, n = engine.split(", "), len(layout.components)
+    if n and len(names) not in (1, n):
+        raise ValueError(f"engine: expected one name, or one for each of {n} components, got {engine!r}")
+    return list(zip(layout.components, names * n if len(names) == 1 else names, strict=n > 0))
+
+
+def is_exact(engine):
+    """Are all engines exact that `check_engine` names?"""
+    return all(name in EXACT for name in engine.split(", "))
+
+
+def check_stored(layout, engine):
+    """`engine`; ValueError for what `check_engine` cannot have said of a template."""
+    for part, name in component_engines(layout, str(engine)):
+        one_of("engine", name, engines_of(part.layout))
+    return engine if layout.components else one_of("engine", engine, engines_of(layout))
+
+
 def engines_of(layout):
-    """Names of the engines that can do a template, if it is small enough."""
+    """Names of the engines that can do a template, or one component, if it is small enough."""
     refused = {"elimination": not layout.axes, "junction": any(table.linked for table in layout.tables)}
     refused |= {name: block_chains(layout, name) for name in BLOCKS}
     return [name for name in FORMS if not refused.get(name)]
@@ -111,6 +137,9 @@ def engines_of(layout):
 
 def engine_cost(layout, corpus, engine, limit=LIMIT):
     """What inference costs, in one line, from sizes alone."""
+    if layout.components:
+        pairs = component_engines(layout, engine)
+        return "; ".join(engine_cost(part.layout, corpus, name, limit) for part, name in pairs)
     sizes = layout.sizes
     joint = f"{' x '.join(map(str, sizes))} labels"
     if engine == "elimination":
@@ -179,13 +208,46 @@ class JointObjective(Objective):
         return self._packing.sequence[~np.isfinite(self._log_z)]
 
 
+class Likelihood(NamedTuple):
+    """The part of `DynamicObjective` that one component has: log Z less log Z of the known labels."""
+
+    place: np.ndarray | slice  # of its weights among all
+    free: JointObjective  # with the counts of sequences all of whose labels are known
+    known: JointObjective | None  # of the other sequences, held to the labels that are known
+
+
+def _likelihood(corpus, labels, layout, features, place, engine, n_threads, limit, options):
+    """`Likelihood`; ValueError where the constraints leave the known labels of a sequence no probability."""
+    partial = np.unique(corpus.sequence[(labels < 0).any(axis=1)])
+    whole = np.setdiff1d(np.arange(corpus.n_sequences), partial)
+    counts = np.zeros(features.n_features)
+    if len(whole):
+        tokens = np.isin(corpus.sequence, whole)
+        counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
+    more = n_threads, limit, engine, options
+    none = np.zeros((0, layout.n_cells), bool)
+    free = JointObjective(corpus, features, layout, counts, none, *more)
+    if not len(partial):
+        return Likelihood(place, free, None)
+    tokens = np.isin(corpus.sequence, partial)
+    which, sets = known_sets(layout, labels[tokens])
+    part = take_sequences(corpus, partial)._replace(label_set=which)
+    known = JointObjective(part, features, layout, np.zeros(len(counts)), sets, *more)
+    if len(bad := known.without_labelling()):
+        raise ValueError(
+            f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"
+        )
+    return Likelihood(place, free, known)
+
+
 class DynamicObjective:
     """Penalised negative log-likelihood of labels, and its gradient; call it with weights.
 
         value(w) = sum_i weight_i (log Z_i - log Z_i(known labels)) + c2 |w|^2        in nats
 
     log Z(known) is the score of the labels where all are known; where some are not, it sums over them
-    (marginal likelihood), and the objective is no longer convex.
+    (marginal likelihood), and the objective is no longer convex. Independent components each have an engine;
+    their values add up.
 
     Parameters
     ----------
@@ -213,53 +275,47 @@ class DynamicObjective:
         engine = check_engine(layout, corpus, engine, limit)
         corpus = plain(corpus)
         check_known(layout, corpus, labels)
-        partial = np.unique(corpus.sequence[(labels < 0).any(axis=1)])
-        whole = np.setdiff1d(np.arange(corpus.n_sequences), partial)
-        counts = np.zeros(features.n_features)
-        if len(whole):
-            tokens = np.isin(corpus.sequence, whole)
-            counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
-        more = n_threads, limit, engine, options
-        none = np.zeros((0, layout.n_cells), bool)
-        self.free, self.known = JointObjective(corpus, features, layout, counts, none, *more), None
-        if len(partial):
-            tokens = np.isin(corpus.sequence, partial)
-            which, sets = known_sets(layout, labels[tokens])
-            part = take_sequences(corpus, partial)._replace(label_set=which)
-            self.known = JointObjective(part, features, layout, np.zeros(len(counts)), sets, *more)
-        if self.known is not None and len(bad := self.known.without_labelling()):
-            raise ValueError(
-                f"sequence {partial[bad.min()]}: the constraints forbid every labelling with its known labels"
-            )
+        pieces = [(labels, layout, features, slice(None), engine)]
+        if layout.components:
+            pieces = [
+                (labels[:, part.chains], part.layout, *part.features(features), name)
+                for part, name in component_engines(layout, engine)
+            ]
+        self.parts = [_likelihood(corpus, *piece, n_threads, limit, options) for piece in pieces]
+        self.free = self.parts[0].free  # of the first component
 
     @property
     def stats(self) -> np.ndarray:
         """int64 (4,): sequences, those that did not converge, sweeps and messages of all, in the last
         evaluation of an approximation.
         """
-        return self.free.stats + (0 if self.known is None else self.known.stats)
+        return sum(loss.stats for part in self.parts for loss in part[1:] if loss is not None)
 
     @property
     def unconverged(self) -> tuple[int, int]:
         """(sequences, how many of them did not converge). Where some labels are unknown, messages are sent
-        twice, with labels known and with none: the larger number.
+        twice, with labels known and with none; and in each component: the larger number.
         """
-        passes = [part.stats[:2].tolist() for part in (self.free, self.known) if part is not None]
-        return passes[0][0], max(failed for _, failed in passes)
+        passes = [loss.stats[:2] for part in self.parts for loss in part[1:] if loss is not None]
+        return tuple(np.max(passes, axis=0).tolist())
 
     @property
     def is_convex(self) -> bool:
         """Whether all labels are known."""
-        return self.known is None
+        return all(part.known is None for part in self.parts)
 
     def __call__(self, w: ArrayLike) -> tuple[float, np.ndarray]:
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
         w = check_weights(w, self.features.n_features)
-        value, grad = self.free(w)
-        if self.known is not None:
-            less, slope = self.known(w)
-            value, grad = value - less, grad - slope
-        return value + l2_penalty(self.c2, w), grad + 2.0 * self.c2 * w
+        in_all, slopes = l2_penalty(self.c2, w), 2.0 * self.c2 * w
+        for place, free, known in self.parts:
+            value, grad = free(w[place])
+            if known is not None:
+                less, slope = known(w[place])
+                value, grad = value - less, grad - slope
+            in_all += value
+            slopes[place] += grad
+        return in_all, slopes
 
 
 def plain(corpus):

@@ -93,7 +93,7 @@ class SavedDCRF(Saved):
         nodes = FeatureSet(self.layout_.n_cells, n_attrs, 1, arrays["node_ptr"], arrays["node_label"], *none)
         self.features_ = dynamic.with_tables(nodes, self.layout_)
         check_arrays({"node_keys": nodes.node_keys}, {"node_keys": Stored(np.int64, order="rising")})
-        self.engine_ = one_of("engine", header["engine"], dynamic.engines_of(self.layout_))
+        self.engine_ = dynamic.check_stored(self.layout_, header["engine"])
         corpora = isinstance(self.encoder_, IntegerAlphabet)  # which have links of their own
         if dynamic.reads_links(self.cliques) and not (corpora or isinstance(self.link, str)):
             raise ValueError(f"link: expected the name of a column, got {shown(self.link)}")
@@ -156,7 +156,8 @@ class DCRF(SavedDCRF):
     Attributes
     ----------
     classes_ : {column: its labels}. weights_ (F,), laid out by features_ and layout_.
-    engine_ : what `inference` came to. objective_, n_iter_, status_, history_ : as in `CRF`. Of an
+    engine_ : what `inference` came to, one name a component (columns that cliques join) where they differ.
+    objective_, n_iter_, status_, history_ : as in `CRF`. Of an
     approximation, objective_ has its log Z; status_ counts the sentences whose messages did not converge at
     the end, n_unconverged_.
 
@@ -212,7 +213,7 @@ class DCRF(SavedDCRF):
         layout = dynamic.lay_out_template(cliques, tuple(classes), classes, limits)
         engine = dynamic.check_engine(layout, corpus, engine, cells)
         options = self._options(engine)
-        if self.inference == "auto" and engine not in EXACT and not dynamic.reads_links(cliques):
+        if self.inference == "auto" and not (dynamic.is_exact(engine) or dynamic.reads_links(cliques)):
             warnings.warn(
                 f"inference='auto': exact inference needs more than max_cells={cells:,} for this template; "
                 f"{engine!r} is taken, an approximation", UserWarning, stacklevel=2,
@@ -242,7 +243,7 @@ class DCRF(SavedDCRF):
         self.encoder_, self.layout_, self.features_, self.engine_ = encoder, layout, features, engine
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_unconverged_ = 0
-        if engine not in EXACT:
+        if not dynamic.is_exact(engine):
             objective(result.w)
             n, self.n_unconverged_ = objective.unconverged
             if self.n_unconverged_:
@@ -271,7 +272,7 @@ class DCRF(SavedDCRF):
         """
         corpus, model = self._ready(X)
         k, n_threads = whole("k", k, 1), thread_count(self.n_jobs)
-        if model.engine not in EXACT:
+        if not dynamic.is_exact(model.engine):
             raise ValueError(f"predict_kbest: expected exact inference, got {model.engine!r}")
         [(_, log_z)] = self._marginals(corpus, model, rows=False)
         ranked = dynamic.kbest(corpus, model, k, n_threads)
@@ -362,7 +363,7 @@ class DCRF(SavedDCRF):
 
     def _options(self, engine):
         tol, seed = number("bp_tol", self.bp_tol), whole("random_state", self.random_state)
-        schedule = "sync" if engine in EXACT else engine
+        schedule = next((name for name in engine.split(", ") if name not in EXACT), "sync")
         return dynamic.check_options(schedule, tol, self.max_sweeps, self.damping, seed)
 
     def _ready(self, X):
@@ -394,10 +395,12 @@ class DCRF(SavedDCRF):
             [(p, _)] = self._marginals(corpus, model, rows=int(first[-1]))
             found = [p[:, a:b].argmax(axis=1) for a, b in pairwise(first)]
             return np.stack(found, axis=1)
-        if form in ("auto", "exact") and model.engine not in EXACT:
+        if form in ("auto", "exact") and not dynamic.is_exact(model.engine):
             wanted = dynamic.check_engine(self.layout_, corpus, form, model.limit)
-            form, model = ("exact", model._replace(engine=wanted)) if wanted in EXACT else (form, model)
-        if form == "max-product" or form == "auto" and model.engine not in EXACT:
+            form, model = (
+                ("exact", model._replace(engine=wanted)) if dynamic.is_exact(wanted) else (form, model)
+            )
+        if form == "max-product" or form == "auto" and not dynamic.is_exact(model.engine):
             path, _, converged = dynamic.max_product(corpus, model, n_threads=n_threads)
             if not converged.all():
                 warn_unconverged(np.sum(~converged), len(corpus.filled), "max-product", stacklevel=4)
@@ -416,7 +419,8 @@ class DCRF(SavedDCRF):
     def _named(self, path):
         """Rows of label ids as tuples of the labels of the columns."""
         names = [self._classes[name] for name in self._columns]
-        return [tuple(labels[i] for labels, i in zip(names, row, strict=False)) for row in path.tolist()]
+        columns = zip(names, path.T.tolist(), strict=False)  # memories come last
+        return list(zip(*(map(labels.__getitem__, ids) for labels, ids in columns), strict=True))
 
 
 def limits_of(spec, classes):

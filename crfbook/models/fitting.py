@@ -18,6 +18,7 @@ from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import forecast
+from crfbook.chain.sparse.choice import FormChooser
 from crfbook.data.columns import Data
 from crfbook.data.features import find, from_keys
 from crfbook.data.vocabulary import Labels, UnknownLabelError
@@ -221,9 +222,11 @@ def forecast_line(corpus, features, settings):
     counts = features.n_node, features.n_edge
     if settings.virtual:
         counts = n_attrs * n_labels, n_edge_attrs * n_labels**2
-    key, vectors, unit = settings.algorithm, 8, "pass of forward-backward"
+    key, vectors, unit, form = settings.algorithm, 8, "pass of forward-backward", ""
     if key in PARAMETERS["num_memories"].readers:  # curvature pairs; points, gradients, direction
         vectors, unit = 2 * settings.num_memories + 6, "iteration"
+        if settings.loss == "log" and not settings.virtual:
+            form = "; " + FormChooser(features, corpus, "auto").reason(np.ones(features.n_features))
     if key == "auto":
         from crfbook.learners.stochastic.fast import uses_sdca
 
@@ -236,6 +239,7 @@ def forecast_line(corpus, features, settings):
         f"{counts[0]:,} + {counts[1]:,} {'virtual ' if settings.virtual else ''}weights: "
         f"about {total:,.0f} MB and {seconds:.2g} s per {unit} on one thread"
         + (f"; {tables / 1e6:,.0f} MB of that for what {key} remembers of each sequence" if tables else "")
+        + form
     )
 
 

@@ -19,7 +19,7 @@ from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
-from .c06 import print_fit, runs_of, time_cases
+from .c06 import FORM_SETS, move_fit, print_fit, runs_of, time_cases, time_forms
 from .harness import Row, follow, race, study
 from .records import cells, each, rounded
 from .threshold import THRESHOLD
@@ -27,7 +27,7 @@ from .work import MOST_CELLS, joint, load_dataset, random_tagger, zipf_tagger
 
 # ---- what the default forms cost, and which form is chosen ----
 
-TRAINING = "batched", "default"  # of taggers, whose pairs are few
+TRAINING = "batched", "sparse", "default"  # of taggers, whose pairs are few
 
 
 def time_decoders(n_cases, seed, repeats=3, largest=2500):
@@ -57,8 +57,23 @@ def fit_default(cases, form=DECODING[2]):
 @study()
 def default_fit(n_cases=60):
     """The coefficients of the default forms in chain/sparse/seconds.json, measured anew: printed only."""
-    timed_by = {TRAINING[1]: time_training, DECODING[2]: time_decoders}
+    timed_by = {TRAINING[2]: time_training, DECODING[2]: time_decoders}
     print_fit({form: fit_default(times(n_cases, 0), form) for form, times in timed_by.items()})
+    yield from ()
+
+
+@study()
+def register_fit(n_chains=60, n_training=30, n_decoding=40):
+    """The coefficients of chain/sparse/seconds.json, moved by times on this processor: printed only.
+
+    Others than this processor's: with OPENBLAS_CORETYPE and NUMBA_CPU_NAME, and a kernel cache of its own.
+    """
+    chains, (training, decoding) = time_forms(n_chains, 2), FORM_SETS.values()
+    tagged = time_training(n_training, 11, largest=400)
+    found = move_fit([(training, chains), (TRAINING, tagged)], 0.3)
+    tagged = time_decoders(n_decoding, 1, largest=800)
+    found |= move_fit([(decoding, chains), (DECODING, tagged)], 0.1)
+    print_fit({form: list(values) for form, values in found.items()})
     yield from ()
 
 
@@ -66,7 +81,7 @@ def default_fit(n_cases=60):
 def decoding_choice(repeats=3, n_cases=30):
     """How often the cost model chooses the fastest form of Viterbi, on random taggers not in its fit."""
     kept = []
-    for _, sizes, took in time_decoders(n_cases, 1, repeats):
+    for _, sizes, took in time_decoders(n_cases, 2, repeats):
         chosen = choose_form(sizes, DECODING)
         kept.append((sizes, took, chosen, took[chosen] / min(took.values())))
     lost = np.array([ratio for *_, ratio in kept])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.chains import Chain, batches, chains, random_chain, run_viterbi, run_viterbi_many
+from helpers.corpora import random_corpus, random_model
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,3 +134,20 @@ def test_a_million_tokens():
     scores, paths = run_viterbi_many([chain])
     assert scores[0] == score and np.isfinite(score)
     np.testing.assert_array_equal(paths[0], path)
+
+
+def test_the_tables_of_a_corpus_are_made_once(monkeypatch):
+    """However many stretches it has; they read no exponentials."""
+    from crfbook.chain import forms, inference, packing
+    from crfbook.chain import viterbi as module
+
+    rng = np.random.default_rng(0)
+    corpus = random_corpus(rng, rng.integers(1, 9, 40), 5, 7, 2)
+    features, w = random_model(rng, corpus, 5, 7, all_transitions=True)
+    want, made = inference.decode(corpus, features, w, form="sparse"), []
+    original = module.bounds_of_losers
+    monkeypatch.setattr(packing, "STRETCH_ROWS", 20)
+    monkeypatch.setattr(module, "bounds_of_losers", lambda *args: made.append(args[2]) or original(*args))
+    monkeypatch.setattr(forms, "exp_edges", None)
+    np.testing.assert_array_equal(inference.decode(corpus, features, w, form="dense"), want)
+    assert made == [corpus.n_tokens] and len(inference.stretches(corpus.seq_ptr, 5)) > 3

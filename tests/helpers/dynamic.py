@@ -24,12 +24,14 @@ TEMPLATES = {
     "pairs of the text": (factorial("a", "b", features="supported"), (3, 2)),
     "no nodes": (factorial("a", "b", features="supported", node_features="none"), (2, 3)),
     "one chain of the text": (linear("a", features="all"), (3,)),
+    "one apart": ([*linear("c", "b", "a"), Clique(((0, "a"), (0, "c")))], (3, 2, 2)),
 }
 GENERAL = {
     "both skews": ([*factorial("a", "b", skew=True), Clique(((1, "a"), (0, "b")))], (2, 3)),
     "second order": (second_order("a"), (3,)),
     "hierarchical": (hierarchical("a", "b", "c"), (2, 2, 2)),
     "memory": ([*linear("a"), *memory("a", "b", "last other", (0,))], (3, 3)),
+    "second order apart": ([*second_order("b"), *factorial("a", "c", features="supported")], (4, 2, 3)),
     "text and skew": ([*linear("a", "b"), Clique(((0, "a"), (1, "b")), "supported")], (2, 2)),
 }
 SKIPPING = {

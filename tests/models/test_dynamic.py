@@ -337,9 +337,12 @@ def test_a_wide_clique_of_long_sentences_is_refused_before_training():
 
 
 def test_elimination_gives_way_where_its_table_is_too_wide():
-    """Chains that know nothing of each other have small junction trees, and a joint table of any size."""
+    """Labels that only those of their token are joined with have small junction trees, and a joint table of
+    any size.
+    """
     rows = [[(t, t, t) for t in range(20)]]
-    model = DCRF("linear", labels=("a", "b", "c"), max_iterations=1, max_cells=7999).fit([[["x"]] * 20], rows)
+    cliques = [*nodes("a", "b", "c"), *(Clique(((0, a), (0, b))) for a, b in ("ab", "bc"))]
+    model = DCRF(cliques, labels=("a", "b", "c"), max_iterations=1, max_cells=7999).fit([[["x"]] * 20], rows)
     assert model.engine_ == "junction"
     model.set_params(max_cells=8000).fit([[["x"]] * 20], rows)
     assert model.engine_ == "elimination"

@@ -24,6 +24,7 @@ from studies.c06 import (
     fit_forms,
     form_row,
     held_out,
+    move_fit,
     time_forms,
 )
 from studies.work import random_chains
@@ -130,6 +131,22 @@ def test_the_fit_finds_which_form_is_faster(monkeypatch):
     for row in held_out(cases, cases):
         assert row["cases"] == 60 and float(row["timings disagree"]) == 0
         assert float(row["faster form"]) >= 90 and float(row["time lost"]) < 1
+
+
+def test_a_fit_moves_by_what_was_timed(monkeypatch):
+    """Batched products take half the time that the coefficients say, and some of its terms a tenth."""
+    rng, cases, forms = np.random.default_rng(0), [], FORM_SETS["training"]
+    for _ in range(30):
+        corpus, features, w = random_chains(rng, smallest=500, largest=4000)
+        sizes = case_sizes(corpus, features, w)
+        said = {form: np.array(terms(form, sizes[0])) * list(SECONDS[form].values()) for form in forms}
+        shares = np.where(np.arange(len(said["batched"])) % 3 == 0, 0.1, 0.5)
+        took = {"batched": shares @ said["batched"], "sparse": said["sparse"].sum()}
+        cases.append(Case(*sizes, took))
+    found = move_fit([(forms, cases)], 0.01)
+    for form in forms:
+        rows = np.array([case.terms(form) for case in cases])
+        np.testing.assert_allclose(rows @ found[form], [case.took[form] for case in cases], rtol=0.05)
 
 
 # ---- the parts of a sweep are parts of it; models down the path have ever more weights ----

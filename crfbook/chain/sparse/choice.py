@@ -5,13 +5,15 @@ product for each stored pair); decoding has a dense and a sparse one. Where few 
 both have a default form too. Seconds are sums of counts times coefficients. seconds.json names both: a count
 is a product of the factors that `factors` knows.
 
-The study `form-fit` fitted the coefficients to 300 random cases on one core of a 2.5 GHz Xeon with AVX-512 (L
-from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the pairs stored). In
-eight-fold cross-validation there the faster form was chosen in 96 % of the cases in training (one within 5 %
-of it in 98 %; 0.2 % of the time lost) and in 97 % in decoding. Cases that the fit did not see:
-notebooks/results/06_form_costs.csv. The study `default-fit` fitted those of the default forms, to 40
-(training) and 60 random taggers of 20 to 2,500 labels; `decoding-choice` says how often decoding chooses
-well. Another machine gives other coefficients; the argument `form` overrides the choice.
+There are two sets of coefficients, for vector registers of 8 doubles (AVX-512) and of 4: with the former,
+products of matrices take a third less time. The studies `form-fit` and `default-fit` fitted the first ones,
+to 300 random chains (L from 10 to 120, 1 to 2,000 classes, 2,000 to 150,000 tokens, 0.5 to 60 per cent of the
+pairs stored) and 100 random taggers. The study `register-fit` moved them, on one Xeon, with AVX-512 and
+without it (OPENBLAS_CORETYPE=Haswell, NUMBA_CPU_NAME=haswell), on 60 chains and 70 taggers.
+
+On 56 new cases of each kind, half of them decoded, the fastest form was chosen in 91 % with AVX-512 (88 %
+before the move), the worst choice taking 1.16 times as long (1.28); without it in 96 % (86 %), the worst
+taking 1.07 (1.51). Other machines give other coefficients; the argument `form` overrides the choice.
 """
 
 import json
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite.binding import get_host_cpu_features
 
 from crfbook._checks import one_of
 from crfbook.chain.packing import FEW_CLASSES, batch_rows, n_shards, n_stretches, padded
@@ -33,8 +36,18 @@ FORMS = ("auto", "batched", "sparse", "default", "numpy")
 DECODING_FORMS = ("auto", "dense", "sparse", "default", "numpy")
 DECODING = "dense decoding", "sparse decoding", "default decoding"
 
-# {form: {count: seconds}}
-SECONDS = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
+
+def register_doubles():
+    """Doubles in a vector register of this processor: 8 with AVX-512, else 4."""
+    try:
+        return 8 if get_host_cpu_features().get("avx512f") else 4
+    except RuntimeError:  # LLVM does not know the processor
+        return 4
+
+
+# {doubles in a register: {form: {count: seconds}}}, and those of this processor
+FITTED = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
+SECONDS = FITTED[f"{register_doubles()} doubles"]
 # seconds of the dense form: below, no other form is considered, as it takes hundreds of uses to repay
 # compiling
 SMALL = 0.05
@@ -109,7 +122,7 @@ def factors(s):
     """
     square = s.labels**2
     stretches = float(n_stretches(s.tokens, s.labels))
-    pruned = float(s.tokens / stretches > 4 * s.classes * s.labels)
+    pruned = float(s.tokens > 4 * s.classes * s.labels)
     return s._asdict() | {
         "evaluation": 1.0,
         "square": square,
@@ -190,6 +203,14 @@ class FormChooser:
         if seconds("batched", self.data_sizes) < SMALL:
             return "batched"
         return choose_form(self.sizes(w), self.forms)
+
+    def reason(self, w):
+        """In a few words what `choose` says at the weights w (F,), and why."""
+        if self.tiny or self.form != "auto":
+            return f"form {self.choose(w)!r}, " + ("for tiny data" if self.tiny else "as asked")
+        times = ", ".join(f"{form} {seconds(form, self.sizes(w)):.2g} s" for form in self.forms)
+        registers = f"with {register_doubles()} doubles a register"
+        return f"form {self.choose(w)!r} where all weights count: {times} an evaluation {registers}"
 
     def sizes(self, w):
         """`Sizes` at the weights w (F,)."""

@@ -5,6 +5,7 @@ products counted.
 import warnings
 from functools import partial
 from threading import Thread
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from crfbook.chain.objective import Objective
 from crfbook.chain.packing import padded_bounds
 from crfbook.chain.sparse import choice as cost_model
 from crfbook.chain.sparse import forward_backward as kernels
-from crfbook.chain.sparse.choice import SECONDS, FormChooser, Sizes, choose_form, decoding_form, terms
+from crfbook.chain.sparse.choice import FITTED, FormChooser, Sizes, choose_form, decoding_form, terms
 from crfbook.chain.sparse.form import SparseBatch
 from crfbook.chain.sparse.potentials import sparse_edges, sparsify
 from crfbook.data.constraints import Constraints
@@ -404,16 +405,38 @@ def test_a_bound_on_tables_outweighs_their_speed(monkeypatch):
     assert training == "sparse" and decoding in ("sparse", "default")
 
 
-def test_the_faster_form_is_the_one_with_fewer_seconds():
+def test_registers_are_those_of_the_processor(monkeypatch):
+    for found, doubles in (({"avx512f": True}, 8), ({"avx512f": False, "avx2": True}, 4), ({}, 4)):
+        monkeypatch.setattr(cost_model, "get_host_cpu_features", lambda found=found: found)
+        assert cost_model.register_doubles() == doubles
+    monkeypatch.setattr(cost_model, "get_host_cpu_features", mock.Mock(side_effect=RuntimeError))
+    assert cost_model.register_doubles() == 4
+    assert [list(counts) for counts in FITTED["8 doubles"].values()] == [
+        list(counts) for counts in FITTED["4 doubles"].values()
+    ]
+
+
+def test_the_reason_for_a_form(monkeypatch):
+    corpus, features, w, _ = case("plain", 0)
+    chooser = FormChooser(features, corpus, "auto")
+    assert chooser.reason(w).startswith("form 'batched' where all weights count: batched ")
+    assert FormChooser(features, corpus, "sparse").reason(w) == "form 'sparse', as asked"
+    monkeypatch.setattr(cost_model, "TINY_SECONDS", np.inf)
+    assert FormChooser(features, corpus, "auto").reason(w) == "form 'numpy', for tiny data"
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_the_faster_form_is_the_one_with_fewer_seconds(kind, monkeypatch):
+    monkeypatch.setattr(cost_model, "SECONDS", FITTED[kind])
     sizes = Sizes(*[0.0] * len(Sizes._fields))._replace(
         tokens=1e5, labels=56.0, classes=26.0, groups=1e4, visits=800.0
     )
     thin = sizes._replace(products=2e6, listed=2e6, entries=500.0, list_entries=500.0, pairs=2e6)
     thick = sizes._replace(products=6e7, listed=6e7, entries=1.5e4, list_entries=1.5e4, pairs=6e7)
     assert choose_form(thin) == "sparse" and choose_form(thick) == "batched"
-    for form, counts in SECONDS.items():
+    for form, counts in FITTED[kind].items():
         assert np.isfinite(terms(form, sizes)).all() and min(counts.values()) >= 0, form
-    place = list(SECONDS["batched"]).index("tokens * square")
+    place = list(FITTED[kind]["batched"]).index("tokens * square")
     assert terms("batched", sizes)[place] == 1e5 * 56.0 * 56.0
 
 
