@@ -9,8 +9,7 @@ The file imports the standard library and NumPy alone: a process that tags start
 """
 
 from array import array
-from functools import partial
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from math import inf, isfinite
 from operator import getitem
 
@@ -25,7 +24,7 @@ _MOST_PLANS = 1 << 12  # of one prefix
 _MOST_ENTRIES = 1 << 18  # of all caches of a reader together
 _PREFIX_ENTRIES = 32  # what the empty caches of one prefix take
 _FEW = 4  # tokens of one set of keys, on average, from which on columns pay
-_BLOCK = 1 << 10  # tokens that are read by columns at once
+_BLOCK = 1 << 12  # tokens that are read by columns at once
 
 
 class ItemReader:
@@ -106,7 +105,7 @@ class ItemNumbers(ItemReader):
 
     def number(self, name, value=1):
         """A new item. TypeError for values that go along in a list."""
-        if value not in (0, 1) and type(value) is not int:
+        if value != 1 and value != 0 and type(value) is not int:
             raise TypeError
         self.names.append(name)
         self.values.append(value)
@@ -155,6 +154,23 @@ class _Memo(dict):
         return found
 
 
+class _Leaf(dict):
+    """The number of each value of one key; `start` is the key's name and a colon."""
+
+    __slots__ = ("name", "start", "reader")
+
+    def __init__(self, name, reader):
+        self.name, self.start, self.reader = name, f"{name}:", reader
+
+    def __missing__(self, value):
+        if type(value) is str:
+            found = self.reader.number(self.start + value)
+        else:
+            found = self.reader.understand(self.name, value)
+        self[value] = found
+        return found
+
+
 class _Either:
     """The leaf of a key that has nested values, too: what it gives is a row."""
 
@@ -178,7 +194,7 @@ class _Prefix:
     def __init__(self, prefix, reader):
         reader.size += _PREFIX_ENTRIES
         self.prefix, self.reader, self.plans = prefix, reader, {}
-        self.leaves = _Memo(lambda key: _Memo(partial(reader.understand, prefix + _text(key))))
+        self.leaves = _Memo(lambda key: _Leaf(prefix + _text(key), reader))
         self.pairs = _Memo(lambda pair: reader.understand(prefix + _text(pair[0]), pair[1]))
         self.columns = columns = _Memo(lambda key: reader.number(prefix + _text(key)))
         self.below = _Memo(lambda key: _Prefix(f"{prefix}{_text(key)}:", reader))
@@ -272,6 +288,14 @@ class _Prefix:
         for keys, places in groups.items():
             at, mine = rows[places], map(tokens.__getitem__, places)
             values = list(chain.from_iterable(map(dict.values, mine)))
+            if self.columns.keys().isdisjoint(keys) and self.below.keys().isdisjoint(keys):
+                leaves = cycle(list(map(self.leaves.__getitem__, keys)))
+                try:
+                    found = np.fromiter(map(getitem, leaves, values), np.int32, len(values))
+                    parts.append((np.repeat(at, len(keys)), found, None))
+                    continue
+                except TypeError:  # numbers, or nested values
+                    pass
             for j, key in enumerate(keys):
                 self._column(key, values[j :: len(keys)], at, parts)
 
