@@ -50,9 +50,33 @@ def save_arrays(path, kind, header, arrays):
     TypeError : an object array, or a header that JSON cannot carry.  OSError : as the file system says.
     ValueError : no name for a file.
     """
+    path, members = target(path), _members(kind, header, arrays)
+    _sweep(*os.path.split(path))
+    beside = f"{path}.{secrets.token_hex(6)}.tmp"
+    try:
+        with open(beside, "xb+") as file:  # "x": never through somebody else's file or link
+            _write_zip(file, members)
+            _seal(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise
+
+
+def file_size(kind, header, arrays):
+    """Bytes of the file that `save_arrays` writes."""
+    file = io.BytesIO()
+    _write_zip(file, _members(kind, header, arrays))
+    return len(file.getvalue())
+
+
+def _members(kind, header, arrays):
+    """{name: array} of a file, the header first."""
     from crfbook import __version__
 
-    path = target(path)
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.dtype.hasobject:
@@ -68,21 +92,7 @@ def save_arrays(path, kind, header, arrays):
         text = json.dumps(about, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"cannot save the model: {error}") from None
-    members = {_HEADER: np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8), **arrays}
-
-    _sweep(*os.path.split(path))
-    beside = f"{path}.{secrets.token_hex(6)}.tmp"
-    try:
-        with open(beside, "xb+") as file:  # "x": never through somebody else's file or link
-            _write_zip(file, members)
-            _seal(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        raise
+    return {_HEADER: np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8), **arrays}
 
 
 def target(path):

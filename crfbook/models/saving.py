@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields
 from crfbook.data.crfsuite import MAGIC, read_crfsuite
 from crfbook.data.features import FeatureSet
-from crfbook.data.files import load_arrays, save_arrays
+from crfbook.data.files import file_size, load_arrays, save_arrays
 from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
@@ -150,10 +150,10 @@ class FromCRFsuite(BaseEstimator):
 
     @property
     def size_(self) -> int:
-        """Bytes of the arrays that `save` writes; None before `fit`."""
+        """Bytes of the file that `save` writes; None before `fit`."""
         if not hasattr(self, "weights_"):
             return None  # type: ignore[return-value]
-        return sum(array.nbytes for array in self._saved()[1].values())
+        return file_size(self._kind, *self._saved())
 
     def __getattr__(self, name):
         """Of a model that was not fitted: what the file model_filename holds, if it is there."""
