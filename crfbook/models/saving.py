@@ -39,7 +39,7 @@ class Saved(Fitted):
 
     _kind: str
     _groups: tuple[str, ...]
-    _rebuilt: tuple[str, ...] = ("template",)
+    _rebuilt: tuple[str, ...] = ("template", "model_filename")
 
     def save(self, path: File) -> None:
         """Write the trained model to one file, atomically and without pickle.

@@ -209,7 +209,9 @@ def test_model_filename(tmp_path):
     model = CRF(max_iterations=3, model_filename=tmp_path / "model").fit(X, Y)
     assert Tagger(tmp_path / "model").tag_many(X) == model.predict(X)
     later = CRF(model_filename=tmp_path / "model")  # as sklearn-crfsuite has it: nobody called fit
-    assert later.predict(X) == model.predict(X) and later.size_ == (tmp_path / "model").stat().st_size == model.size_
+    assert later.predict(X) == model.predict(X)
+    assert later.size_ == (tmp_path / "model").stat().st_size == model.size_
+    assert CRF.load(tmp_path / "model").model_filename is None  # which a later fit would write
     assert later.tagger_.tag(X[0]) == pickle.loads(pickle.dumps(later)).predict_single(X[0])
     with pytest.raises(NotFittedError):
         CRF(model_filename=tmp_path / "missing").predict(X)
