@@ -2,11 +2,6 @@
 
 A call of a kernel costs a microsecond, as much as the work on one token. So what changes from sentence to
 sentence comes in few flat arrays, and NamedTuples, which cost another microsecond each, are not used.
-
-Everywhere: `flat` int64 (T+1+n,): the pointers of T tokens, which count from 0, then n attribute ids, -1 for
-unknown ones. `value` (n,), or (0,) where all values are 1. w (F,), node_ptr int64 (A+1,), node_label int32
-(n_node,): a `FeatureSet` with its weights. limits (2+D, L): hard constraints as scores, 0 or -inf: of first
-tokens, of last tokens, then of label sets. set_of int32 (T,): the row of each token's set, or (0,).
 """
 
 import numpy as np
@@ -23,7 +18,16 @@ def sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, u):
     """u[t,y] = sum_a x[t,a] w[a,y], in the order of the attributes, plus the scores of hard constraints.
 
     An attribute that a token has twice counts where it stands first, with the sum of its values.
-    Arguments: see the file; out: u (T, L).
+    Arguments:
+        flat : int64 (T+1+n,), the pointers of T tokens, which count from 0, then n attribute ids, -1: unknown
+        value : (n,) values of the attributes, or (0,) where all are 1
+        w : (F,) weights
+        node_ptr : int64 (A+1,), the rows of a `FeatureSet`
+        node_label : int32 (n_node,), their labels
+        limits : (2+D, L) hard constraints as scores, 0 or -inf: of first tokens, last tokens, label sets
+        set_of : int32 (T,), the row of each token's label set, or (0,)
+    Out:
+        u : (T, L)
     Cost: one multiply-add a weight, n^2 / 2 comparisons for the n attributes of a token.
     Source: Sokolovska et al. (2010), section 2; docs/SPEC.md, F.2.
     """
@@ -62,7 +66,10 @@ def tag_sentence(flat, value, w, node_ptr, node_label, limits, set_of, log_edge,
     """The best labelling; returns its score: -inf where all are forbidden, NaN or inf where sums overflow.
 
     The recursion of `viterbi`, with its ties; previous labels are found again on the way back.
-    Arguments: see the file; log_edge (1, L, L) as [0, previous, next]; out: path int32 (T,), T >= 1.
+    Arguments: as in `sentence_scores`, and
+        log_edge : (1, L, L) as [0, previous, next]
+    Out:
+        path : int32 (T,), T >= 1
     Cost: that of `sentence_scores`, and T L^2 additions and maxima. Source: Viterbi (1967).
     """
     T, L = path.size, log_edge.shape[1]
@@ -96,8 +103,12 @@ def sentence_marginals(
     """Node marginals by scaled forward-backward; returns log_z, or NaN where only logarithms will do.
 
     p_node[t,y] = alpha[t,y] beta[t,y] / sum_y' of these. See `forward_backward_scaled`.
-    Arguments: see the file; psi_edge, psi_edge_t (1, L, L) of `exp_edges`; edge (2,): the largest score of a
-    transition in nats, and the spread of all; out: p_node (T, L), T >= 1.
+    Arguments: as in `sentence_scores`, and
+        psi_edge : (1, L, L) of `exp_edges`
+        psi_edge_t : (1, L, L), its transpose
+        edge : (2,), the largest score of a transition in nats, and the spread of all
+    Out:
+        p_node : (T, L), T >= 1
     Cost: that of `sentence_scores`, T L exps, 2 T L^2 multiply-adds. Source: Rabiner (1989), section V.A.
     """
     T, L = p_node.shape
@@ -128,11 +139,18 @@ def template_rows(codes, first_outside, back, patterns, slots, keys, key_ptr, id
 
     A pattern's cells c1 .. cm have the key (.. (c1 V2 + c2) .. ) Vm + cm, V the number of values of a cell
     (encoding/families.py). A key is found by halving.
-    Arguments: codes int64 (T, C): the value of each cell source at each token, -1: none that is known;
-    first_outside int64 (C, 2): the code of the cell before the sequence, -1 if that gives no value; V;
-    back: cells before a sequence that have a code of their own; patterns int64 (P, 3): family, first slot,
-    end; slots int64 (n, 2): source and offset; keys, ids int64: of all families, key_ptr int64 their ends;
-    out: flat int64 (T+1 + at most T P,). Cost: T P times the log of the keys. Source: docs/SPEC.md, F.1.
+    Arguments:
+        codes : int64 (T, C), the value of each cell source at each token, -1: none that is known
+        first_outside : int64 (C, 2), the code of the cell before the sequence, -1 if that gives no value; V
+        back : cells before a sequence that have a code of their own
+        patterns : int64 (P, 3), family, first slot, end
+        slots : int64 (n, 2), source and offset
+        keys : int64 (K,), those of all families, rising in each
+        key_ptr : int64 (families + 1,), where each begins
+        ids : int64 (K,), attributes of the keys
+    Out:
+        flat : int64 (T+1 + at most T P,)
+    Cost: T P times the log of the keys. Source: docs/SPEC.md, F.1.
     """
     T, base, n = codes.shape[0], codes.shape[0] + 1, 0
     flat[0] = 0

@@ -31,7 +31,7 @@ def test_readme_commands_exist():
 def test_the_examples_print_what_is_shown(tmp_path):
     """On the built-in twin, in a folder of their own, one after the other in one program."""
     pairs = re.findall(r"```python\n(.*?)```\s+prints[^`]*```text\n(.*?)```", readme(), re.S)
-    assert len(pairs) == readme().count("```python") == 5
+    assert len(pairs) == readme().count("```python") == 6
     assert sum(bool(line.strip()) for line in pairs[0][0].splitlines()) <= 10
     environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {
         "CRFBOOK_DATA": str(tmp_path)
