@@ -6,10 +6,12 @@ reads these files and those of CRFsuite.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from crfbook._checks import File, one_of, shown
+from crfbook.data.files import target
 from crfbook.tagging.tagger import Tagger as Tagger
 
 __all__ = ["ItemSequence", "Tagger", "Trainer"]
@@ -26,6 +28,7 @@ PARAMETERS = {
        for name in ("eta", "rate", "samples", "candidates", "max_trials")},
 }  # fmt: skip
 FLAGS = "all_possible_states", "all_possible_transitions", "error_sensitive", "averaging"
+OWN = "algorithm", "verbose", "model_filename", "template", "tag_dictionary", "trainer_cls", "keep_tempfiles"
 
 
 class ItemSequence:
@@ -59,11 +62,14 @@ class Trainer:
         self.set_params(params or {})
 
     def append(self, xseq: Any, yseq: Sequence[Hashable], group: int = 0) -> None:
-        """Add a sentence and its labels. group : see `train`. ValueError where their numbers differ."""
-        xseq = xseq.items() if isinstance(xseq, ItemSequence) else list(xseq)
+        """Add a copy of a sentence (of each token's dict or list) and its labels. group : see `train`.
+
+        ValueError where their numbers differ.
+        """
+        xseq, yseq = xseq.items() if isinstance(xseq, ItemSequence) else list(xseq), list(yseq)
         if len(xseq) != len(yseq):
             raise ValueError(f"expected a label for each of {len(xseq)} tokens, got {len(yseq)}")
-        self._sentences.append((xseq, list(yseq), group))
+        self._sentences.append((list(map(copy.copy, xseq)), yseq, group))
 
     def clear(self) -> None:
         """Forget all sentences."""
@@ -80,12 +86,14 @@ class Trainer:
             self.set(name, value)
 
     def set(self, name: str, value: Any) -> None:
-        """Set one parameter. ValueError for a name that neither CRFsuite nor `CRF` knows."""
+        """Set one parameter, a number or its text. ValueError for an unknown name, and for another text."""
         from crfbook.models.crf import CRF
 
         own = PARAMETERS.get(name, name)
-        if own not in CRF().get_params():
+        if own not in CRF().get_params() or own in OWN:
             raise ValueError(f"expected a parameter of CRFsuite or of CRF, got {shown(name)}")
+        if isinstance(value, str) and own not in ("linesearch", "inference", "loss", "constraints"):
+            value = float(value) if "." in value or "e" in value else int(value)  # as CRFsuite reads them
         self._params[own] = bool(value) if own in FLAGS else value
 
     def get(self, name: str) -> Any:
@@ -105,6 +113,7 @@ class Trainer:
         """
         from crfbook.models.crf import CRF
 
+        target(model)
         crf = CRF(self._algorithm, verbose=self.verbose, **self._params)
         kept = [sentence for sentence in self._sentences if sentence[2] != holdout]
         held = [sentence for sentence in self._sentences if sentence[2] == holdout]

@@ -20,6 +20,7 @@ UNREADABLE = TypeError, ValueError, AttributeError, OverflowError, RecursionErro
 _NESTED = dict, list, set, np.ndarray
 _NUMBERS = {kind for kind in np.ScalarType if np.dtype(kind).kind in "biuf"}
 _TEXTS, _STR, _DICT = {str, bytes, np.str_}, {str}, {dict}
+_VALUES = {*_TEXTS, *_NUMBERS, *_NESTED}
 _MOST_PLANS = 1 << 12  # of one prefix
 _MOST_ENTRIES = 1 << 18  # of all caches of a reader together
 _PREFIX_ENTRIES = 32  # what the empty caches of one prefix take
@@ -214,6 +215,7 @@ class _Prefix:
                 return self._by_item(token)
             plan = self.plans[keys] = self._plan(keys)
         leaves, nested, numbers = plan
+        _check(token.values())
         try:
             if numbers is None:
                 found, own = list(map(getitem, leaves, token.values())), None
@@ -249,6 +251,7 @@ class _Prefix:
         return [(i, leaf) for i, leaf in enumerate(leaves) if numbers[i] is None], nested, numbers
 
     def _by_item(self, token):
+        _check(token.values())
         try:
             return list(map(self.pairs.__getitem__, token.items())), None
         except TypeError:  # some are nested, or numbers
@@ -288,6 +291,7 @@ class _Prefix:
         for keys, places in groups.items():
             at, mine = rows[places], map(tokens.__getitem__, places)
             values = list(chain.from_iterable(map(dict.values, mine)))
+            _check(values)
             if self.columns.keys().isdisjoint(keys) and self.below.keys().isdisjoint(keys):
                 leaves = cycle(list(map(self.leaves.__getitem__, keys)))
                 try:
@@ -317,6 +321,7 @@ class _Prefix:
 
     def _by_rows(self, tokens, rows, parts):
         try:
+            _check(chain.from_iterable(map(dict.values, tokens)))
             pairs = chain.from_iterable(map(dict.items, tokens))
             found = np.fromiter(map(self.pairs.__getitem__, pairs), np.int32)
             parts.append((np.repeat(rows, list(map(len, tokens))), found, None))
@@ -345,5 +350,11 @@ def _joined(rows):
     return found, ptr, own
 
 
+def _check(values):
+    """ValueError for values of other types than caches know: Decimal(1) equals 1, and means nothing."""
+    if not _VALUES.issuperset(map(type, values)):
+        raise ValueError
+
+
 def _text(name):
-    return str(name) if isinstance(name, str) else name.decode("utf-8")
+    return str.__str__(name) if isinstance(name, str) else name.decode("utf-8")

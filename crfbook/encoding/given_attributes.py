@@ -404,7 +404,7 @@ def _understand(name, value):
 
 def _text(name):
     if isinstance(name, str):
-        return str(name)
+        return str.__str__(name)  # what it holds, as it is hashed and compared; an Enum may say another text
     if isinstance(name, bytes):
         return name.decode("utf-8")
     hint = " (dense input: give a list of NumPy arrays)" if isinstance(name, Real) else ""

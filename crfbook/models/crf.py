@@ -251,7 +251,7 @@ class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
         if self.model_filename is not None:
             target(self.model_filename)
         ready = training_set(self, settings, X, y, sample_weight)
-        warm = self.warm_start and hasattr(self, "weights_")
+        warm = self.warm_start and "weights_" in vars(self)  # not what model_filename holds
         if warm and settings.virtual:
             ready = ready._replace(features=carried_features(self, ready.encoder))
         n_features = ready.features.n_features

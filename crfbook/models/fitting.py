@@ -327,7 +327,7 @@ class Stream(Fitted):
                 f"partial_fit: algorithm={settings.algorithm!r} needs all sequences at once; "
                 f"these learn from them as they come: {able}"
             )
-        if hasattr(self, "weights_"):
+        if "weights_" in vars(self):  # not what model_filename holds
             ready = self._more(settings, X, y, classes, sample_weight)
             if ready is None:
                 return self

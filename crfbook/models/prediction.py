@@ -176,6 +176,7 @@ class Predictions(BaseEstimator):
         number = {label: i for i, label in enumerate(self.encoder_.labels_)}
         found = []
         for i, (sequence, first, labels) in enumerate(spans):
+            labels = list(labels)
             unknown = [label for label in labels if label not in number]
             if unknown:
                 raise ValueError(f"span {i}: expected labels of the model, got {shown(unknown[0])}")
@@ -299,7 +300,8 @@ class OneByOne(Fitted):
         made = get("_sentences")
         if made is not None and all(map(is_, made[0], parts)):
             return made[1]
-        found = SentenceModel.of(*parts) if w is not None and np.isfinite(w).all() else None
+        right = isinstance(w, np.ndarray) and w.dtype == np.float64 and w.shape == (features.n_features,)
+        found = SentenceModel.of(*parts) if right and np.isfinite(w).all() else None
         self.__dict__["_sentences"] = parts, found
         return found
 

@@ -158,14 +158,17 @@ class FromCRFsuite(BaseEstimator):
     def __getattr__(self, name):
         """Of a model that was not fitted: what the file model_filename holds, if it is there."""
         path = self.__dict__.get("model_filename")
-        if name != "weights_" or path is None or not os.path.isfile(path):
+        is_path = isinstance(path, (str, bytes, os.PathLike))
+        if not name.endswith("_") or name.startswith("_") or not is_path or not os.path.isfile(path):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with open(path, "rb") as file:
             foreign = file.read(len(MAGIC)) == MAGIC
         known = vars(type(self).from_crfsuite(path) if foreign else type(self).load(path))
         params = self._get_param_names()
         self.__dict__.update({key: value for key, value in known.items() if key not in params})
-        return self.__dict__["weights_"]
+        if name not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.__dict__[name]
 
     def __getstate__(self):  # a copy has its own
         made = "_tagger", "_sentences"

@@ -23,6 +23,7 @@ from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, make_extractor
 
 MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
 MOST_TOKENS = 400  # of more tokens, too
+MOST_ATTRIBUTES = 1 << 13  # of a sentence: duplicates among those of a token are looked for in pairs
 NUMPY_SECONDS = 0.4  # of tagging by NumPy: what loading the kernels costs
 MOST_RANKS = 64  # of k best labellings by lists, whose time grows with k
 LARGEST = 1e5  # nats, as LARGEST_TERM of kernels.py
@@ -130,6 +131,8 @@ class SentenceModel:
             if self._of_template:
                 return len(tokens), *reader.read(tokens, self._kernels)
             ids, ptr, values = reader.read(tokens)
+            if len(ids) > MOST_ATTRIBUTES:
+                return None
             return len(tokens), np.array(ptr + ids), NONE if values is None else np.array(values), NO_SETS
         except (*UNREADABLE, LookupError):
             return None
@@ -156,7 +159,7 @@ class SentenceModel:
         cell = token[item] * n_labels + self.features.node_label[weight]
         with np.errstate(all="ignore"):
             sums = np.bincount(cell, value[item] * self.w[weight], minlength=n_tokens * n_labels)
-        u = sums.reshape(n_tokens, n_labels)
+        u = sums.astype(np.float64, copy=False).reshape(n_tokens, n_labels)  # of nothing it is an int64
         if len(set_of):
             u += self._limits[set_of]
         u[0] += self._limits[0]
@@ -175,6 +178,8 @@ class SentenceModel:
         weights = self.w[self._n_node :].tobytes()
         table = log_edge(self.features, self.w, np.array([0, 1]), np.zeros(1, np.int32))
         table[:, self.bounds.edge < 0.0] = -np.inf
+        if not np.isfinite(self.w[self._n_node :]).all():
+            table[:] = np.nan  # None for every sentence
         finite = table[np.isfinite(table)]
         edge = np.array([finite.max(initial=-1e300), np.ptp(finite) if finite.size else np.inf])
         with np.errstate(all="ignore"):
@@ -234,6 +239,7 @@ def _at_hand():
     return is_compiled("tag_sentence") and is_compiled("sentence_marginals")
 
 
+@np.errstate(all="ignore")
 def _viterbi(u, log_edge):
     """Label ids, a list; None where all labellings are forbidden or sums leave float64. Ties as `viterbi`."""
     delta, back = u[0], []
@@ -249,6 +255,7 @@ def _viterbi(u, log_edge):
     return path[::-1]
 
 
+@np.errstate(all="ignore")
 def _marginals(u, tables):
     """(p_node (T, L), log Z), or None: `sentence_marginals` in NumPy."""
     high = u.max(1)

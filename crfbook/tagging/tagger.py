@@ -1,11 +1,12 @@
 """A trained model that only tags: from a file, from a `CRF`, or from a file of CRFsuite.
 
 Opening one imports neither scikit-learn, pandas nor SciPy, and numba only once it pays (tagging/model.py).
-Its methods are those of a `pycrfsuite.Tagger`, and those that it lacks.
+Its methods are those that programs call on a `pycrfsuite.Tagger`, and those that it lacks.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
@@ -47,18 +48,27 @@ class Tagger:
 
     def open(self, source: Any) -> Self:
         """Take up a model, see the class; returns the tagger. The one before is forgotten."""
-        if hasattr(source, "weights_"):
+        if isinstance(source, (str, bytes, os.PathLike)):
+            parts = _opened(source, self._trust)
+        else:
             parts = chain_parts(source)
             parts = *parts[:2], parts[2].copy(), *parts[3:]
-        else:
-            parts = _opened(source, self._trust)
-        self._parts, self._state = parts, threading.local()
+        self._parts = parts
         self._sentences = SentenceModel.of(*parts, frozen=True, kernels=self._kernels)
         return self
 
     def close(self) -> None:
         """Forget the model."""
         self._parts = self._sentences = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:  # a copy has the model, and no sentence
+        return _copied, (self._parts, self._kernels, self._trust)
 
     def labels(self) -> list[Any]:
         """The labels of the model; index = label id in every array."""
@@ -67,6 +77,8 @@ class Tagger:
     def set(self, xseq: Any) -> None:
         """Take up a sentence, for `tag`, `probability` and `marginal` of this thread."""
         state, sentences = self._state, self._current()
+        if not hasattr(xseq, "__len__"):
+            xseq = xseq.items() if hasattr(xseq, "items") else list(xseq)
         state.tokens, state.p_node, state.of = xseq, None, sentences
         state.read = None if sentences is None else sentences.read(xseq)
 
@@ -80,13 +92,13 @@ class Tagger:
 
     def tag_many(self, X: Iterable[Any]) -> list[list[Any]]:
         """`tag` of each sentence."""
-        sentences, X = self._current(), list(X)
-        read = [None if sentences is None else sentences.read(tokens) for tokens in X]
-        found = [None if one is None else sentences.tag(one) for one in read]
-        left = [i for i, labels in enumerate(found) if labels is None]
-        for i, labels in zip(left, self._tag_corpus([X[i] for i in left]) if left else [], strict=True):
-            found[i] = labels
-        return found  # type: ignore[return-value]
+        sentences, X, found = self._current(), list(X), []
+        for tokens in X:
+            read = None if sentences is None else sentences.read(tokens)
+            found.append(None if read is None else sentences.tag(read))
+            if found[-1] is None:
+                return self._tag_corpus(X)
+        return found
 
     def marginals(self, xseq: Any = None) -> list[dict[Any, float]]:
         """p(y_t = label | x) as a dict {label: probability} for each token."""
@@ -97,14 +109,17 @@ class Tagger:
 
     def marginal(self, y: Hashable, pos: int) -> float:
         """p(y_pos = y | x) of the sentence that was set or tagged."""
-        return self._p_node().item(pos, self._number(y))
+        p_node = self._p_node()
+        if not 0 <= pos < len(p_node):
+            raise ValueError(f"expected a token in 0..{len(p_node) - 1}, got {shown(pos)}")
+        return p_node.item(pos, self._number(y))
 
     def probability(self, yseq: Sequence[Hashable]) -> float:
         """p(yseq | x) of the sentence that was set or tagged."""
         tokens = self._taken().tokens
-        if len(yseq) != len(tokens):
-            raise ValueError(f"expected {len(tokens)} labels, one for each token, got {len(yseq)}")
-        return float(np.exp(self.span_log_proba(tokens, [(0, yseq)])[0])) if len(tokens) else 1.0
+        if len(yseq) != _n_tokens(tokens):
+            raise ValueError(f"expected {_n_tokens(tokens)} labels, one for each token, got {len(yseq)}")
+        return float(np.exp(self.span_log_proba(tokens, [(0, yseq)])[0])) if len(yseq) else 1.0
 
     def kbest(self, xseq: Any, k: int = 10) -> list[tuple[list[Any], float]]:
         """The k most probable labellings, best first, with their log probabilities in nats; see
@@ -129,11 +144,13 @@ class Tagger:
         spans : (first token, labels) each: (5, ["B-PER", "I-PER"]). Raises ValueError for a span outside the
         sentence, and for a label that the model does not know.
         """
-        ids = [(first, [self._number(y) for y in labels]) for first, labels in spans]
+        n, ids = _n_tokens(xseq), [(first, [self._number(y) for y in labels]) for first, labels in spans]
         for i, (first, labels) in enumerate(ids):
-            if not 0 <= first < first + len(labels) <= len(xseq):
+            if not 0 <= first < first + len(labels) <= n:
                 got = f"{len(labels)} from token {first} on"
-                raise ValueError(f"span {i}: expected some of the {len(xseq):,} tokens, got {got}")
+                raise ValueError(f"span {i}: expected some of the {n:,} tokens, got {got}")
+        if not ids:
+            return np.zeros(0)
         sentences = self._current()
         read = None if sentences is None else sentences.read(xseq)
         found = None if read is None else sentences.log_proba(read, ids)
@@ -202,7 +219,9 @@ class Tagger:
 
 
 class LiveTagger(Tagger):
-    """A `Tagger` of a `CRF` that follows it: what changes there, weights in place included, is seen."""
+    """A `Tagger` of a `CRF` that follows it: what changes there, weights in place included, is seen when the
+    next sentence is set or tagged. It opens nothing else.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -210,6 +229,10 @@ class LiveTagger(Tagger):
 
     def __reduce__(self):
         return LiveTagger, (self._model,)
+
+    def open(self, source: Any) -> Self:
+        """ValueError: see the class."""
+        raise ValueError("tagger_ follows its model: crfbook.Tagger opens others")
 
     def _current(self):
         return self._model._sentence_model()
@@ -223,9 +246,21 @@ def chain_parts(model):
     parts = tuple(
         getattr(model, f"{name}_", None) for name in ("encoder", "features", "weights", "constraints")
     )
-    if not (isinstance(parts[0], Encoder) and isinstance(parts[1], FeatureSet)):
+    if not (getattr(model, "_kind", None) == "CRF" and isinstance(parts[0], Encoder)):
         raise TypeError(f"Tagger: expected a path or a CRF fitted on text, got {shown(model)}")
     return *parts, getattr(model, "label_sets_", None)
+
+
+def _n_tokens(tokens):
+    return tokens.shape[0] if hasattr(tokens, "shape") else len(tokens)
+
+
+def _copied(parts, kernels, trust):
+    tagger = Tagger(kernels=kernels, trust=trust)
+    if parts is not None:
+        tagger._parts = parts
+        tagger._sentences = SentenceModel.of(*parts, frozen=True, kernels=kernels)
+    return tagger
 
 
 def _opened(path: File, trust):

@@ -3,6 +3,8 @@
 import copy
 import pickle
 import threading
+from decimal import Decimal
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -184,6 +186,42 @@ def test_what_scaled_sums_cannot_hold_goes_another_way(way):
         expected = by_corpus(model, X)
         assert model.predict(X) == expected[0]
         np.testing.assert_allclose(np.vstack(model.predict_marginals_array(X)), expected[1], atol=1e-12)
+
+
+def test_a_sentence_without_a_known_attribute(way):
+    model, X = random_model(np.random.default_rng(12), "lists")
+    for odd in ([["never seen"]], [[]], [["never seen"], X[0][0]]):
+        labels, p_node, best = by_corpus(model, [odd])
+        assert model.predict([odd]) == labels
+        np.testing.assert_allclose(model.predict_marginals_array([odd])[0], p_node, atol=1e-12)
+        found = [p for _, p in model.predict_kbest([odd], 2)[0]]
+        assert found == pytest.approx(best.log_proba[0, :2], abs=1e-12)
+        assert model.span_log_proba([odd], [(0, 0, (y for y in labels[0][:1]))])[0] <= 0.0
+
+
+def test_what_equals_a_value_is_not_taken_for_it(way):
+    """Caches compare by ==: numbers of other types, and an Enum of strings, come after their equals."""
+
+    class Word(str, Enum):  # noqa: UP042
+        w0 = "w0"
+
+    model, X = random_model(np.random.default_rng(13), "flat")
+    known = {"word": "w0", "n": 1}
+    for _ in range(3):
+        model.predict([[known]])
+    with pytest.raises(TypeError, match="expected a number"):
+        model.predict([[known | {"n": Decimal(1)}]])
+    same = [model.predict_marginals_array([[known | {"word": word}]])[0] for word in ("w0", Word.w0)]
+    np.testing.assert_array_equal(*same)
+    together = model.encoder_.transform([[known]] * 9 + [[known | {"word": Word.w0}]]).attr_idx
+    assert together[-2:].tolist() == together[:2].tolist()
+
+
+def test_a_token_of_many_attributes_goes_as_a_corpus(monkeypatch, way):
+    monkeypatch.setattr(tagging, "MOST_ATTRIBUTES", 5)
+    model, X = random_model(np.random.default_rng(14), "lists")
+    assert model._sentence_model().read([["a"] * 6]) is None
+    assert model.predict(X) == by_corpus(model, X)[0]
 
 
 @pytest.mark.parametrize(

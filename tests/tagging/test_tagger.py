@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from crfbook import CRF, ModelFileError, Tagger, pycrfsuite
+from crfbook import CRF, DCRF, MEMM, ModelFileError, Tagger, pycrfsuite
 
 X = [[{"w": "a", "n": 1.5}, {"w": "b"}], [["x", "y"], ["z"]], [{"w": "b", "in": {"c": "d"}}] * 3] * 4
 Y = [["A", "B"], ["C", "A"], ["B", "B", "A"]] * 4
@@ -128,11 +128,29 @@ def test_bad_input(model, path, tmp_path):
             Tagger(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         Tagger(tmp_path / "missing")
-    with pytest.raises(ValueError, match="Tagger: expected the name of a file, got 3"):
+    with pytest.raises(TypeError, match="expected a path or a CRF"):
         Tagger(3)
+    columns = [(a, b) for a, b in zip("ABAB", "xyxy", strict=True)]
+    for other in (
+        MEMM(max_iterations=2).fit(X, Y),
+        DCRF(max_iterations=2).fit([X[0]] * 2, [columns[:2]] * 2),
+        CRF(),
+    ):
+        with pytest.raises(TypeError, match="expected a path or a CRF"):
+            Tagger(other)
+    tagger.set(X[0])
+    with pytest.raises(ValueError, match="expected a token in 0..1, got -1"):
+        tagger.marginal("A", -1)
+    with pytest.raises(TypeError, match="sequence 1, token 0"):
+        tagger.tag_many([X[0], [{"w": None}]])
+    with pytest.raises(ValueError, match="follows its model"):
+        model.tagger_.open(path)
     tagger.close()
     with pytest.raises(ValueError, match="call open"):
         tagger.labels()
+    with Tagger().open(path) as tagger:
+        again = pickle.loads(pickle.dumps(tagger))
+        assert again.tag(iter(X[0])) == tagger.tag(X[0]) and again.span_log_proba(X[0], []).shape == (0,)
 
 
 # ---- a program as they are written on python-crfsuite: a parser of addresses
@@ -191,12 +209,15 @@ def test_trainer(tmp_path, monkeypatch):
     trainer.train(tmp_path / "model", holdout=1)
     assert trainer.model_.algorithm == "perceptron" and "dev_accuracy" in trainer.model_.history_
     assert Tagger(tmp_path / "model").tag(X[0]) == trainer.model_.predict_single(X[0])
+    trainer.set("feature.possible_states", "0")
+    assert trainer.get_params()["feature.possible_states"] is False
     trainer.set("feature.possible_states", 1)
     assert trainer.get_params()["feature.possible_states"] is True
     for wrong in (
         lambda: trainer.select("svm"),
         lambda: trainer.set("c3", 1),
         lambda: trainer.append(X[0], ["A"]),
+        lambda: trainer.set("verbose", False),
     ):
         with pytest.raises(ValueError, match="expected"):
             wrong()
@@ -208,9 +229,10 @@ def test_trainer(tmp_path, monkeypatch):
 def test_model_filename(tmp_path):
     model = CRF(max_iterations=3, model_filename=tmp_path / "model").fit(X, Y)
     assert Tagger(tmp_path / "model").tag_many(X) == model.predict(X)
+    assert CRF(model_filename=tmp_path / "model").n_iter_ == model.n_iter_
     later = CRF(model_filename=tmp_path / "model")  # as sklearn-crfsuite has it: nobody called fit
     assert later.predict(X) == model.predict(X)
-    assert later.size_ == (tmp_path / "model").stat().st_size == model.size_
+    assert (tmp_path / "model").stat().st_size == model.size_
     assert CRF.load(tmp_path / "model").model_filename is None  # which a later fit would write
     assert later.tagger_.tag(X[0]) == pickle.loads(pickle.dumps(later)).predict_single(X[0])
     with pytest.raises(NotFittedError):
@@ -219,3 +241,5 @@ def test_model_filename(tmp_path):
         getattr(later, "wieghts")  # noqa: B009
     with pytest.raises(FileNotFoundError):
         CRF(model_filename=tmp_path / "no folder" / "model").fit(X, Y)
+    fresh = CRF("perceptron", model_filename=tmp_path / "model").partial_fit(X[:2], Y[:2])
+    assert fresh._n_seen == 2  # it does not go on from the file
