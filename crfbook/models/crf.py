@@ -163,8 +163,8 @@ class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
         sequence, and active sets to remember their labels; above it they raise MemoryError, and "auto" takes
         another way.
     verbose : default False. Print a forecast of memory and time before training, then a progress bar.
-    model_filename : path, default None. `fit` saves the model there, too: see `save`. A model that was not
-        fitted is read from there, a file of CRFsuite too.
+    model_filename : default None. Or a path: `fit` saves the model there, too (see `save`). A model that was
+        not fitted predicts what is there, a file of CRFsuite too.
     linesearch : default None. Accepted so that code for sklearn-crfsuite runs, without effect.
     keep_tempfiles : default None. As linesearch.
     trainer_cls : default None. As linesearch.

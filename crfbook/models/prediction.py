@@ -96,7 +96,8 @@ class Predictions(BaseEstimator):
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
         1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Chapter 11 compares them.
         """
-        found = self._one_by_one(X, SentenceModel.tag) if form == "auto" else None
+        usual = form == "auto" and type(beam_width) is int and beam_width >= 1
+        found = self._one_by_one(X, SentenceModel.tag) if usual else None
         if found is not None:
             return Sequences(found)
         corpus = self._known(X)
