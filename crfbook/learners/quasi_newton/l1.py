@@ -53,7 +53,7 @@ from crfbook.training.loop import Callback, Learner, OptResult, State, Training,
 BLOCK = 1024  # weights at a time, in the model of the proximal quasi-Newton step
 TRIALS = 4  # of Newton's method on this model, mostly two
 FLAT = 0.01  # relative: residuals of its equations below that end it
-FIRST_DIAGONAL = 5  # measured before the first step and after 5, 15, 45, ... iterations
+FIRST_DIAGONAL = 5  # measured before the first step and after 5, 15, 30, 60, 120, ... iterations
 LEAST_CURVATURE = 0.5  # times c1: no smaller one counts, so that rare features make no long steps
 GROWTH = 1.1  # FISTA tries a step so much longer than the last that was accepted
 MAX_TRIALS = 60  # of FISTA, each half as long as the one before
@@ -511,10 +511,10 @@ class LocalModel:
 
     def is_due(self, iteration):
         """Is the diagonal to be measured before this iteration's step?"""
-        due = FIRST_DIAGONAL
+        due = 3 * FIRST_DIAGONAL
         while due < iteration:
-            due *= 3
-        return self.curvature is not None and iteration in (0, due)
+            due *= 2
+        return self.curvature is not None and iteration in (0, FIRST_DIAGONAL, due)
 
     def measure(self, w):
         h = np.asarray(self.curvature(w), dtype=np.float64)

@@ -397,7 +397,7 @@ def test_of_all_trials_the_lowest_is_taken(monkeypatch):
 def test_when_and_how_the_diagonal_is_measured():
     answers = iter([np.array([np.nan, np.inf, 0.0, 5.0]), np.ones(3)])
     model = LocalModel(4.0, lambda w: next(answers))
-    assert [i for i in range(200) if model.is_due(i)] == [0, 5, 15, 45, 135]
+    assert [i for i in range(200) if model.is_due(i)] == [0, 5, 15, 30, 60, 120]
     assert not any(LocalModel(4.0, None).is_due(i) for i in range(200))
     model.measure(np.zeros(4))
     assert model.diagonal.tolist() == [1.0, 1.0, 2.0, 5.0]  # at least half of c1
