@@ -29,7 +29,6 @@ from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
 
 # to reach their default number of epochs is to stop before the goal
-CERTIFIED = ("sgd", "sag", "sdca", "sbcd", "cd")
 RUNAWAY = 30.0  # nats: a weight that large says "always" or "never"
 EXTREME = 1e50  # products of a few numbers beyond it, or below its inverse, leave float64
 SCALES = ("c1", "c2", "clamp", "calibration_eta", "calibration_rate", "c", "variance", "gamma")
@@ -162,12 +161,12 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
         kind = UserWarning
     elif status in GAVE_UP:
         sentence = gave_up(result, corpus, settings)
-    elif status == "max_iterations" and by_default and key in CERTIFIED:
+    elif status == "max_iterations" and by_default and ALGORITHMS[key].has_goal:
         sentence = (
             f"algorithm={key!r} stopped at its default of {n} epochs, "
             "before its goal was met; a larger max_iterations goes on, 'lbfgs' reaches its certificate"
         )
-    elif status == "empty model" or (key == "sgd-l1" and n_labels > 1 and n and not np.any(result.w)):
+    elif status == "empty model" or (settings.c1 > 0 and n_labels > 1 and n and not np.any(result.w)):
         sentence = (
             f"the model is empty: c1={settings.c1:g} leaves no weight, "
             "every labelling is as probable as any other; a smaller c1 lets weights in"
@@ -175,7 +174,7 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
         kind = UserWarning
     if sentence:
         warnings.warn(sentence, kind, stacklevel=4)
-    if key in ("sgd", "sgd-l1"):
+    if "n_halvings" in (result.state or {}):  # of a step that was too large
         from crfbook.learners.stochastic.gradient_descent import divergence
 
         if sentence := divergence(result):

@@ -35,6 +35,7 @@ class Algorithm(NamedTuple):
     renamed: dict = {}  # parameter of CRF -> argument of the function, where the names differ
     memory: str = ""  # module:name of (corpus, features) -> bytes, where they are more than a few vectors
     one_pass: dict | None = None  # can take in new sequences later (partial_fit): with these arguments
+    has_goal: bool = False  # to end at the default of max_iterations is to end before it: a warning says so
     virtual: bool = False  # trains where all weights exist and none is laid out
 
     def load(self):
@@ -59,20 +60,20 @@ ALGORITHMS = {
     "auto": Algorithm(_LEARNERS + "stochastic:auto", *_QUASI_NEWTON[1:], _RULE),
     "lbfgs": Algorithm(*_QUASI_NEWTON, _RULE),
     "owlqn": Algorithm(*_QUASI_NEWTON, _RULE),
-    "sbcd": Algorithm(_LEARNERS + "coordinate:sbcd", c1=EITHER, c2=EITHER, virtual=True),
-    "cd": Algorithm(_LEARNERS + "coordinate:cd", c1=EITHER, c2=EITHER),
-    "sgd": Algorithm(_LEARNERS + "stochastic:sgd", c2=ANY, one_pass=_NEW_DATA),
+    "sbcd": Algorithm(_LEARNERS + "coordinate:sbcd", c1=EITHER, c2=EITHER, has_goal=True, virtual=True),
+    "cd": Algorithm(_LEARNERS + "coordinate:cd", c1=EITHER, c2=EITHER, has_goal=True),
+    "sgd": Algorithm(_LEARNERS + "stochastic:sgd", c2=ANY, one_pass=_NEW_DATA, has_goal=True),
     "sgd-l1": Algorithm(
         _LEARNERS + "stochastic:sgd_l1",
         c1=NEEDED, renamed={"calibration_eta": "eta0"}, one_pass=_NEW_DATA,
     ),
     "sag": Algorithm(
         _LEARNERS + "stochastic:sag",
-        c2=ANY, memory=_LEARNERS + "stochastic.averaged:sag_memory",
+        c2=ANY, memory=_LEARNERS + "stochastic.averaged:sag_memory", has_goal=True,
     ),
     "sdca": Algorithm(
         _LEARNERS + "stochastic:sdca",
-        c2=NEEDED, memory=_LEARNERS + "stochastic.dual:sdca_memory",
+        c2=NEEDED, memory=_LEARNERS + "stochastic.dual:sdca_memory", has_goal=True,
     ),
     "perceptron": Algorithm(
         _LEARNERS + "online:perceptron",
@@ -353,8 +354,10 @@ def check_combination(key, loss, clamp, c1, c2):
     if c2 == 0 and row.c2 == NEEDED:
         _refuse(f"{name} needs an L2 penalty, got c2=0; with c2=0", lambda r: r.c2 != NEEDED)
     if row.c1 == EITHER and not c1 and c2 == 0:
-        why = "node and edge weights of a symbol are redundant without one; got c1=0 and c2=0"
-        _refuse(f"{name} needs a penalty: {why}; with neither", lambda r: not {r.c1, r.c2} & {NEEDED, EITHER})
+        _refuse(
+            f"{name} needs a penalty, got c1=0 and c2=0; with neither",
+            lambda r: not {r.c1, r.c2} & {NEEDED, EITHER},
+        )
     if c1 and c2 and row.c2 == NONE:
         what = f"{name} has no L2 penalty, got c2={shown(c2)}; with both penalties"
         _refuse(what, lambda r: NONE not in (r.c1, r.c2))

@@ -230,7 +230,7 @@ def test_no_file_serves_a_single_other_one():
     sources = {module_name(path): path.read_text() for path in paths}
     users, size = importers(sources), {name: code_lines(text) for name, text in sources.items()}
     alone = [
-        f"{name} is imported by {min(users[name])} alone: why is it no part of that?"
+        f"{name} is imported by {min(users[name])} alone: is it a part of that, or does a face lack its name?"
         for name in sorted(set(sources) - PACKAGES)
         if len(users[name]) == 1 and users[name] <= set(sources) and "\n@kernel" not in sources[name]
         if size[name] + size[min(users[name])] <= MAX_LINES
