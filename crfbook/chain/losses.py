@@ -73,11 +73,11 @@ def _carry(log_node, log_edge, edge_class, log_ahead, log_behind):
     P_t = exp(log_edge[k] + log_node[t]), k the class of token t; log_ahead, log_behind (T, L): changed.
     """
     for t in range(1, len(log_node)):
-        step, into = log_ahead[t - 1, :, None] + log_edge[edge_class[t]] + log_node[t], log_ahead[t]
-        np.logaddexp(into, np.logaddexp.reduce(step, axis=0), out=into)
+        step = log_ahead[t - 1, :, None] + log_edge[edge_class[t]] + log_node[t]
+        log_ahead[t] = np.logaddexp(log_ahead[t], np.logaddexp.reduce(step, axis=0))
     for t in range(len(log_node) - 1, 0, -1):
-        step, into = log_edge[edge_class[t]] + log_node[t] + log_behind[t], log_behind[t - 1]
-        np.logaddexp(into, np.logaddexp.reduce(step, axis=1), out=into)
+        step = log_edge[edge_class[t]] + log_node[t] + log_behind[t]
+        log_behind[t - 1] = np.logaddexp(log_behind[t - 1], np.logaddexp.reduce(step, axis=1))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -85,10 +85,10 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     """(weight * loss, log_z) of one sequence and the gradient by its scores; loss 0 if log_z is not finite.
 
     sequential: u[0] = log_z - score(y),  a = phi'(u),  grad_node[t] = a (p_node[t] - onehot(y_t)), edges so
-    pointwise:  u[t] = -log p_node[t, y_t],  a_t = phi'(u_t),  d_t = a_t / p_node[t, y_t],  total = sum_t a_t
+    pointwise:  u[t] = -log p_node[t, y_t],  a_t = phi'(u_t),  d_t = a_t / p_node[t, y_t],  a_tot = sum_t a_t
         Ah[t] = d_t alpha[t] at y_t + Ah[t-1] @ P_t,     Bh[t-1] = d_{t-1} beta[t-1] at y_{t-1} + P_t @ Bh[t]
-        grad_node[t] = total p_node[t] - (Ah[t] beta[t] + alpha[t] Bh[t] - d_t p_node[t] at y_t)
-        grad_edge[k, yp, y] = sum_t total p_edge
+        grad_node[t] = a_tot p_node[t] - (Ah[t] beta[t] + alpha[t] Bh[t] - d_t p_node[t] at y_t)
+        grad_edge[k, yp, y] = sum_t a_tot p_edge
                               - (Ah[t-1,yp] P_t[yp,y] beta[t,y] + alpha[t-1,yp] P_t[yp,y] Bh[t,y])
 
     Arguments:
@@ -108,8 +108,9 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     """
     T, chain = len(labels), (log_node, log_edge, edge_class)
     gold, into = (np.arange(T), labels), (edge_class[1:], labels[:-1], labels[1:])
+    u[:], grad_node[:] = 0.0, 0.0
     log_alpha, log_beta, log_ah, log_bh = np.full((4, *log_node.shape), -np.inf)
-    u[:], grad_node[:], log_alpha[0], log_beta[-1] = 0.0, 0.0, log_node[0], 0.0
+    log_alpha[0], log_beta[-1] = log_node[0], 0.0
     _carry(*chain, log_alpha, log_beta)
     log_z = np.logaddexp.reduce(log_alpha[-1])
     if not np.isfinite(log_z) or weight == 0.0:
@@ -117,23 +118,23 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
     log_p = log_alpha + log_beta - log_z
     gold_u = -log_p[gold] if loss.pointwise else [log_z - log_node[gold].sum() - log_edge[into].sum()]
     u[: len(gold_u)] = gold_u
-    value, slope = np.array([value_and_slope(each, loss) for each in gold_u]).T
-    total = slope.sum()
+    value, a = np.array([value_and_slope(each, loss) for each in gold_u]).T
+    a_tot = a.sum()
     if loss.pointwise:
-        log_ah[gold], log_bh[gold] = (np.log(slope) + u + x[gold] for x in (log_alpha, log_beta))
+        log_ah[gold], log_bh[gold] = (np.log(a) + u + x[gold] for x in (log_alpha, log_beta))
         _carry(*chain, log_ah, log_bh)
     else:  # the gold path has all of it
-        np.subtract.at(grad_edge, into, weight * total)
+        np.subtract.at(grad_edge, into, weight * a_tot)
     grad_node[:] = (
-        total * np.exp(log_p) - np.exp(log_ah + log_beta - log_z) - np.exp(log_alpha + log_bh - log_z)
+        a_tot * np.exp(log_p) - np.exp(log_ah + log_beta - log_z) - np.exp(log_alpha + log_bh - log_z)
     )
-    grad_node[gold] += slope if loss.pointwise else -slope
+    grad_node[gold] += a if loss.pointwise else -a
     grad_node *= weight
     for t in range(1, T):
         k = edge_class[t]
         alpha, ah = (x[t - 1, :, None] + log_edge[k] + log_node[t] - log_z for x in (log_alpha, log_ah))
         told = np.exp(ah + log_beta[t]) + np.exp(alpha + log_bh[t])
-        grad_edge[k] += weight * (total * np.exp(alpha + log_beta[t]) - told)
+        grad_edge[k] += weight * (a_tot * np.exp(alpha + log_beta[t]) - told)
     return weight * value.sum(), log_z
 
 

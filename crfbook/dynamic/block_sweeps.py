@@ -433,6 +433,7 @@ def sweep_blocks(step_ptr, links, weight, log_node, blocks, rule, log_z, p_node,
     return n_flagged
 
 
+@np.errstate(divide="ignore")  # log 0 of a message is -inf
 def block_sweeps_plain(chains, links, n_sweeps, mean_field=False):
     """Beliefs [(T, L_k), ...] of the label chains of one sequence: the readable sister of `sweep_blocks`.
 
@@ -443,23 +444,29 @@ def block_sweeps_plain(chains, links, n_sweeps, mean_field=False):
     mean_field : the fields of structured mean field in place of messages.
     Source: Sutton, Rohanimanesh and McCallum (2004), section 3.2; Saul and Jordan (1996).
     """
-    into = [[np.zeros((end.shape[1], n)) for n in table.shape] for _, _, end, table in links]  # in logarithms
+    into = {}  # (link, 0): messages to its chain a, (link, 1): to its chain b; in logarithms
+    for g, (_, _, end, table) in enumerate(links):
+        for side in (0, 1):
+            into[g, side] = np.zeros((end.shape[1], table.shape[side]))
     beliefs = [None] * len(chains)
     for _ in range(n_sweeps):
         for k, (log_node, log_pair) in enumerate(chains):
-            mine = [(g, side) for g, link in enumerate(links) for side in (0, 1) if link[side] == k]
+            mine = [(g, side) for g, side in into if links[g][side] == k]
             u = log_node.copy()
             for g, side in mine:
-                np.add.at(u, links[g][2][side], into[g][side])
+                np.add.at(u, links[g][2][side], into[g, side])
             scores = np.concatenate([u.ravel(), *[log_pair.ravel()] * len(u)])
             p = beliefs[k] = plain_tables(plain_marginals(scores, u.shape[1])[1], u.shape[1])[0]
-            said = [p[links[g][2][side]] for g, side in mine]
-            if not mean_field:  # without what came along the same link
-                said = [p / np.exp(into[g][side]) for p, (g, side) in zip(said, mine, strict=True)]
-            for cavity, (g, side) in zip(said, mine, strict=True):
+            sent = {}
+            for g, side in mine:
+                q = p[links[g][2][side]]
                 table = links[g][3].T if side else links[g][3]
-                into[g][1 - side] = cavity @ table
-                if not mean_field:
+                if mean_field:
+                    new = q @ table
+                else:  # the cavity lacks what came along the same link
+                    cavity = np.divide(q, np.exp(into[g, side]), out=np.zeros_like(q), where=q > 0)
                     message = cavity @ np.exp(table)
-                    into[g][1 - side] = np.log(message / message.sum(axis=1, keepdims=True))
+                    new = np.log(message / message.sum(axis=1, keepdims=True))
+                sent[g, 1 - side] = new
+            into |= sent  # not before: a link may join two tokens of chain k
     return beliefs

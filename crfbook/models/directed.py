@@ -169,10 +169,13 @@ def local_loss_plain(u, path, L):
     """(-log p(path) of a MEMM, its gradient (T L + T L^2,) by the scores u): the readable sister of
     `shard_local_likelihood`.
 
-    u : (T L + T L^2,), as `plain_tables` of chain/sequence.py has them. path : (T,), gold.
+    u : (T L + T L^2,), log_node (T, L) and a table log_edge[t] (L, L) into each token, as `plain_tables` cuts
+        them.
+    path : (T,), gold.
     Source: McCallum, Freitag and Pereira (2000), section 2.
     """
-    (log_node, log_edge), loss = plain_tables(u, L), 0.0
+    log_node, log_edge = plain_tables(u, L)
+    loss = 0.0
     node, edge = np.zeros_like(log_node), np.zeros_like(log_edge)
     for t, y in enumerate(path):
         score = log_node[t] + log_edge[t, path[t - 1]] if t > 0 else log_node[t]

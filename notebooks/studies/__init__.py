@@ -9,6 +9,7 @@ peer; cNN.py, and cNN_part.py, have the studies of chapter NN.
 Only chapters, tools and tests import this.
 """
 
+import inspect
 import re
 from importlib import import_module
 from pkgutil import iter_modules
@@ -16,7 +17,19 @@ from pkgutil import iter_modules
 from .harness import STUDIES, Clocked, Row, race
 from .records import fill_all, read_record, recorded, require_clean, write_record
 
-__all__ = ["Clocked", "Row", "measure", "race", "read_record", "recorded", "run", "studies", "write_record"]
+__all__ = [
+    "Clocked", "Row", "measure", "race", "read_record", "recorded", "run", "source",
+    "studies", "write_record",
+]  # fmt: skip
+
+
+def source(function):
+    """The text of a function, to be shown: a kernel's without its docstring, any other's whole."""
+    text = inspect.getsource(getattr(function, "py_func", function)).rstrip()
+    if not text.startswith("@kernel"):
+        return text
+    before, _, after = text.partition('"""')
+    return before.rstrip() + after.partition('"""')[2]
 
 
 def studies():

@@ -3,6 +3,7 @@ they maximise, hard rules, scores that do not fit into scaled tables.
 """
 
 from functools import partial
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -514,3 +515,21 @@ def test_the_readable_sister_has_the_same_beliefs(cliques, schedule, seed):
         found = run(problem, schedule=schedule, links=links, **options)[0][:, : first[stop]]
         wanted = by_sister(problem, links, n_sweeps=n_sweeps, mean_field=schedule == "mean-field")
         np.testing.assert_allclose(found, wanted[:, : first[stop]], rtol=0, atol=1e-10)
+
+
+def test_the_readable_sister_takes_what_is_forbidden():
+    """A pair of a link and a label are forbidden; with one link the graph is a tree, so beliefs are exact."""
+    rng, T, sizes = np.random.default_rng(0), 3, (3, 2)
+    chains = [(rng.normal(size=(T, n)), rng.normal(size=(n, n))) for n in sizes]
+    link = rng.normal(size=sizes)
+    link[1, 1] = chains[0][0][1, 2] = -np.inf
+    wanted = [np.zeros((T, n)) for n in sizes]
+    for paths in product(*(product(range(n), repeat=T) for n in sizes)):
+        score = link[paths[0][1], paths[1][1]]
+        for (log_node, log_pair), y in zip(chains, paths, strict=True):
+            score += log_node[np.arange(T), y].sum() + log_pair[y[:-1], y[1:]].sum()
+        for p, y in zip(wanted, paths, strict=True):
+            p[np.arange(T), y] += np.exp(score)
+    found = block_sweeps_plain(chains, [(0, 1, np.array([[1], [1]]), link)], n_sweeps=2)
+    for p, q in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(q, p / p.sum(axis=1, keepdims=True), rtol=0, atol=1e-12)

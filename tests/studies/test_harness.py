@@ -16,6 +16,7 @@ import pytest
 import studies
 from crfbook import load_dataset
 from crfbook.chain.sparse import choice
+from crfbook.learners.online import online
 from studies import __main__ as command
 from studies import c03, c14, harness, records, work
 from studies.harness import Clocked, Row, race
@@ -466,3 +467,10 @@ def test_records_name_the_frozen_results_that_they_rest_on():
             if path.exists() and not any(key.startswith(records.FROZEN) for key in read_record(path)[0]):
                 silent.add(path.stem)
     assert silent == set(" ".join(UNNAMED).split())
+
+
+def test_a_chapter_shows_a_kernel_without_its_docstring_and_a_sister_whole():
+    kernel, sister = studies.source(online.perceptron_epoch), studies.source(online.perceptron_epoch_plain)
+    assert kernel.startswith("@kernel\ndef perceptron_epoch(") and '"""' not in kernel
+    assert kernel.endswith("count[0] += 1")
+    assert sister.startswith("def perceptron_epoch_plain(") and "count : 1 at the start." in sister

@@ -532,8 +532,10 @@ def active_marginals_plain(log_node, log_edge, labels, eps):
     eps : a label is active where it has at least this share of the forward mass.
     Source: Jeong, Lin and Lee (2009), eq. (8), (9); chapter 10.
     """
-    (T, L), psi, gain, active = log_node.shape, np.exp(log_node), np.expm1(log_edge), [None] * len(labels)
-    alpha, scale, p_node, counts = np.empty((T, L)), np.empty(T), np.empty((T, L)), np.zeros((L, L))
+    T, L = log_node.shape
+    psi, gain = np.exp(log_node), np.expm1(log_edge)
+    alpha, p_node = np.empty((2, T, L))
+    scale, counts, active = np.empty(T), np.zeros((L, L)), [None] * T
     for t in range(T):
         alpha[t] = psi[t]
         if t > 0:
@@ -543,7 +545,8 @@ def active_marginals_plain(log_node, log_edge, labels, eps):
         active[t] = (alpha[t] >= eps) | (np.arange(L) == labels[t])
     beta = np.ones(L)
     for t in range(T - 1, -1, -1):
-        p_node[t], v = alpha[t] * beta, psi[t] * beta / scale[t]
+        p_node[t] = alpha[t] * beta
+        v = psi[t] * beta / scale[t]
         if t > 0:
             counts += np.exp(log_edge) * np.outer(active[t - 1] * alpha[t - 1], v)
             beta = v.sum() + active[t - 1] * (gain @ v)

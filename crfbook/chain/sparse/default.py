@@ -397,7 +397,8 @@ def default_viterbi_plain(log_node, log_edge, stored):
     delta, back = log_node[0], []
     for u in log_node[1:]:
         q = delta.argmax()
-        best, came = np.full(len(u), delta[q]), np.full(len(u), q)
+        best = np.full(len(u), delta[q])
+        came = np.full(len(u), q)
         for y in np.flatnonzero(stored[q]):
             rest = np.where(stored[:, y], -np.inf, delta)
             best[y], came[y] = rest.max(), rest.argmax()

@@ -847,11 +847,14 @@ def boost_rounds_plain(n_rounds, cap, w, corpus, features):
     Source: Altun, Johnson and Hofmann (2003), section 5.2, Algorithm 2.
     """
     terms = [(feature_matrix(s, corpus, features), corpus.weights[s]) for s in corpus.visited]
-    (low, high), L, journal = np.zeros((2, features.n_features)), features.n_labels, []
+    low, high = np.zeros((2, features.n_features))
+    L, journal = features.n_labels, []
     for (X, gold), _ in terms:
-        for k, x in enumerate(X.T):  # labellings with the least and the largest count of feature k
+        # labellings with the least and the largest count of feature k
+        for k, x in enumerate(X.T):
             least, most = (path_indicator(plain_viterbi(u, L), L) for u in (-x, x))
-            low[k], high[k] = min(low[k], x @ (least - gold)), max(high[k], x @ (most - gold))
+            low[k] = min(low[k], x @ (least - gold))
+            high[k] = max(high[k], x @ (most - gold))
     for _ in range(n_rounds):
         total, grad = 0.0, np.zeros_like(w)
         for (X, gold), weight in terms:

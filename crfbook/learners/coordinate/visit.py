@@ -620,7 +620,8 @@ def block_sums_plain(a, b, corpus, mu, nu):
     Source: Sokolovska et al. (2010), eq. (5), (16).
     """
     n_labels = mu.shape[1]
-    node, edge, one = np.zeros((3, n_labels)), np.zeros((3, n_labels, n_labels)), np.eye(n_labels)
+    node, edge = np.zeros((3, n_labels)), np.zeros((3, n_labels, n_labels))
+    one = np.eye(n_labels)
     for i, (begin, end) in enumerate(zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True)):
         x, holds = np.zeros(end - begin), np.zeros(end - begin, bool)
         for t, k in enumerate(corpus.edge_class[begin:end]):
@@ -629,7 +630,8 @@ def block_sums_plain(a, b, corpus, mu, nu):
             holds[t] = t > 0 and b in corpus.class_attr[slice(*corpus.class_ptr[k : k + 2])]
         if not (x.any() or holds.any()):
             continue
-        (p, q), y, w = marginals_plain(i, corpus, mu, nu), corpus.labels[begin:end], corpus.weights[i]
+        p, q = marginals_plain(i, corpus, mu, nu)
+        y, w = corpus.labels[begin:end], corpus.weights[i]
         node += w * np.stack([x @ p, x**2 @ (p - p**2), x @ one[y]])
         for t in np.flatnonzero(holds):
             edge += w * np.stack([q[t], q[t] - q[t] ** 2, np.outer(one[y[t - 1]], one[y[t]])])
@@ -656,7 +658,7 @@ def sweep_plain(blocks, corpus, mu, nu, c1, c2, factor):
     for a, b in blocks:
         for k, weights, sums in zip((a, b), (mu, nu), block_sums_plain(a, b, corpus, mu, nu), strict=True):
             if k >= 0:
-                expected, curvature, gold = sums
-                h = factor * np.maximum(curvature, 1e-12)
-                z = h * weights[k] - (expected - gold)
+                expected, h, gold = sums
+                h, g = factor * np.maximum(h, 1e-12), expected - gold  # gamma h of (14)
+                z = h * weights[k] - g
                 weights[k] = np.sign(z) * np.maximum(np.abs(z) - c1, 0.0) / (h + 2.0 * c2)

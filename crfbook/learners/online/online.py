@@ -429,16 +429,22 @@ def passive_aggressive_epoch_plain(
     """The readable sister of `passive_aggressive_epoch`, on weights w (F,) without hard constraints: returns
     count.
 
-    order, pa_type, aggressiveness, by_errors : as there.
+    order : sequences.
+    pa_type : 0 without slack, 1 or 2 with slack at price C a unit or squared unit.
+    aggressiveness : C.
+    by_errors : the margin is sqrt(wrong tokens); else 1.
     w, w_sum, count : as in `perceptron_epoch_plain`.
     Source: Crammer et al. (2006), sections 3 and 9.
     """
     for s in order:
         dS, wrong = difference_plain(s, w, corpus, features)
-        square, cost = dS @ dS, (math.sqrt(wrong) if by_errors else 1.0) - w @ dS
+        square = dS @ dS
+        margin = math.sqrt(wrong) if by_errors else 1.0
+        cost = margin - w @ dS
         if square > 0.0:
             tau = cost / (square + 0.5 / aggressiveness) if pa_type == 2 else cost / square
-            tau = min(aggressiveness, tau) if pa_type == 1 else tau
+            if pa_type == 1:
+                tau = min(aggressiveness, tau)
             step = corpus.weights[s] * tau * dS
             w += step
             w_sum += count * step
@@ -486,14 +492,15 @@ def arow_epoch(order, gamma, theta, variance, layout, work, totals):
 def arow_epoch_plain(order, gamma, w, variance, corpus, features):
     """The readable sister of `arow_epoch`, on weights w (F,) without hard constraints.
 
-    order, gamma : as there.
+    order : sequences.
+    gamma : > 0, large means small steps.
     w, variance : (F,), moved.
     Source: Crammer, Kulesza and Dredze (2009), figure 1.
     """
     for s in order:
         dS, wrong = difference_plain(s, w, corpus, features)
-        alpha = (wrong - w @ dS) / (gamma + variance @ dS**2)
-        w += corpus.weights[s] * alpha * variance * dS
+        tau = (wrong - w @ dS) / (gamma + variance @ dS**2)
+        w += corpus.weights[s] * tau * variance * dS
         variance[:] = 1.0 / (1.0 / variance + dS**2 / gamma)
 
 

@@ -152,12 +152,14 @@ def owlqn_plain(fun, w, c1, iterations, memory=10):
         memory : pairs that are kept
     Source: Andrew and Gao (2007), sections 3.1 and 3.2.
     """
-    pairs, (value, grad) = [], fun(w)
+    pairs = []
+    value, grad = fun(w)
     objective = value + c1 * np.abs(w).sum()
     for _ in range(iterations):
         at_zero = np.sign(grad) * np.maximum(np.abs(grad) - c1, 0.0)
         pg = np.where(w != 0, grad + c1 * np.sign(w), at_zero)
-        d, shares = -pg, []
+        d = -pg
+        shares = []
         for s, y in reversed(pairs):
             shares.append(s @ d / (s @ y))
             d -= shares[-1] * y
@@ -166,11 +168,10 @@ def owlqn_plain(fun, w, c1, iterations, memory=10):
             d *= (s @ y) / (y @ y)
         for (s, y), share in zip(pairs, reversed(shares), strict=True):
             d += (share - y @ d / (s @ y)) * s
-        xi, step = np.where(w != 0, np.sign(w), -np.sign(pg)), 1.0
+        xi = np.where(w != 0, np.sign(w), -np.sign(pg))
         if c1 > 0:
             d[d * pg >= 0] = 0.0
-        if not pairs:
-            step /= max(1.0, np.linalg.norm(pg))
+        step = 1.0 if pairs else 1.0 / max(1.0, np.linalg.norm(pg))
         while True:
             moved = w + step * d
             if c1 > 0:

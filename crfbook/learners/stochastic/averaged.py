@@ -487,7 +487,11 @@ def sag_steps(order, first_pass, boldness, shrinkage, layout, memory, lazy, work
 def sag_steps_plain(order, first_pass, boldness, shrinkage, w, memory, corpus, features):
     """The readable sister of `sag_steps`, on weights w (F,), moved, without hard constraints.
 
-    order, first_pass, boldness, shrinkage : as there.
+    order : sequences.
+    first_pass : 1 in the first pass over the sequences, with steps along their own gradients; 2: a first pass
+        without steps; 0 in all later ones, with steps along the mean gradient.
+    boldness : in [0, 1/2], the share of the longer of the two steps.
+    shrinkage : 2 c2 / n.
     memory : {sequence: (gradient (F,), Lipschitz constant, searches in a row that changed nothing, visits
         that will do without a search)} of the sequences seen so far, filled.
     Source: Schmidt et al. (2015), Algorithm 1 and section 5.2.
@@ -500,22 +504,24 @@ def sag_steps_plain(order, first_pass, boldness, shrinkage, w, memory, corpus, f
         g = weight * (X.T @ slope)
         mean = np.mean([m[1] for m in memory.values()]) if memory else 2.0
         _, start, calm, skip = memory.get(s, (None, 0.5 * mean, 0, 0))
+        # found: the least start 2^j with f(w - g / found) <= f(w) - |g|^2 / (2 found)
         found = start
-        if (
-            skip == 0 and g @ g > SMALL_NORM
-        ):  # the least start 2^j with f(w - g / it) <= f(w) - |g|^2 / (2 it)
+        if skip == 0 and g @ g > SMALL_NORM:
             while weight * (plain_loss(X @ (w - g / found), gold, L)[0] - loss) > -0.5 * (g @ g) / found:
                 found *= 2.0
         if skip > 0:
             memory[s] = g, start, calm, skip - 1
         elif found > start or s not in memory:
             memory[s] = g, found, 0, 0
+        # the constant held: the next search begins lower, after ever more visits
         else:
             memory[s] = g, 0.9 * found, calm + 1, 2 ** min(calm, 10)
-        gradients, constants = (np.array(known) for known in list(zip(*memory.values(), strict=True))[:2])
+        gradients = np.array([known[0] for known in memory.values()])
+        constants = np.array([known[1] for known in memory.values()])
         largest = max(largest, memory[s][1])
-        alpha, direction = 1.0 / (constants.mean() + shrinkage), g
-        if not first_pass:
+        direction = g
+        alpha = 1.0 / (constants.mean() + shrinkage)
+        if first_pass == 0:
             alpha = boldness * alpha + (1.0 - boldness) / (largest + shrinkage)
             direction = gradients.mean(axis=0)
         if first_pass != 2:

@@ -366,7 +366,8 @@ def sdca_epoch(order, c2, layout, memory, work, trial, theta):
 def sdca_epoch_plain(order, c2, w, memory, square, corpus, features):
     """The readable sister of `sdca_epoch`, on weights w (F,), moved, without hard constraints.
 
-    order, c2 : as there.
+    order : sequences with a weight above 0.
+    c2 : > 0, the penalty.
     memory : {sequence: (nu, mu, entropy, rate)} of the sequences visited so far, nu and mu of all cells of
         `feature_matrix`; filled. Before its first visit mu of a sequence are its gold labels.
     square : (N,): |x_t|^2 of each token, edge attributes included.
@@ -374,12 +375,15 @@ def sdca_epoch_plain(order, c2, w, memory, square, corpus, features):
     """
     for s in order:
         X, gold = feature_matrix(s, corpus, features)
-        u, m, L, is_first = X @ w, corpus.weights[s], features.n_labels, s not in memory
+        u, m, L = X @ w, corpus.weights[s], features.n_labels
+        is_first = s not in memory
         nu, mu, entropy, g = memory.get(s, (u, gold, 0.0, 1.0))
-        p_gold, lean = plain_marginals(u, L)[1] * gold, m / (2.0 * c2)
+        p_gold = plain_marginals(u, L)[1] * gold
+        lean = m / (2.0 * c2)
         for _ in range(MAX_TRIALS):
             new = nu + g * (u - nu)
-            if is_first:  # u, and the gold label of each token raised
+            # before the first visit g is 1: u, and the score of each gold label raised
+            if is_first:
                 for t in range(corpus.seq_ptr[s], corpus.seq_ptr[s + 1]):
                     cell = (t - corpus.seq_ptr[s]) * L + corpus.labels[t]
                     new[cell] += rise_of_gold(p_gold[cell], lean * square[t])
@@ -388,9 +392,9 @@ def sdca_epoch_plain(order, c2, w, memory, square, corpus, features):
             if not is_first and v <= NEGLIGIBLE:
                 break
             step = X.T @ (mu - p) * m / (2.0 * c2)
-            growth = c2 * (2.0 * w + step) @ step  # of the penalty
-            rise = m * (log_z - new @ p - entropy) - growth
-            best = FIRST_RATE if is_first else m * v / (m * v + 2.0 * (growth + m * u @ (p - mu)) / g)
+            # of the dual: m times the entropy, less the penalty
+            rise = m * (log_z - new @ p - entropy) - c2 * (2.0 * w + step) @ step
+            best = FIRST_RATE if is_first else m * v / (m * v + 2.0 * c2 * step @ step / g)
             if rise >= (0.0 if is_first else RISE * m * v):
                 w += step
                 memory[s] = new, p, log_z - new @ p, min(max(best, SHORTEST), 1.0)

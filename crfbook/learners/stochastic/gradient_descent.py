@@ -164,7 +164,10 @@ def sgd_steps(order, eta0, shrinkage, n_done, scale, layout, tables, lists, work
 def sgd_steps_plain(order, eta0, shrinkage, n_done, w, corpus, features):
     """The readable sister of `sgd_steps`, on weights w (F,), moved, without hard constraints: sum of losses.
 
-    order, eta0, shrinkage, n_done : as there.
+    order : sequences.
+    eta0 : first learning rate.
+    shrinkage : 2 c2 / n.
+    n_done : updates before.
     Source: Bottou (2010); docs/SPEC.md, A.12.
     """
     total = 0.0
@@ -274,7 +277,11 @@ def sgd_l1_steps(order, eta0, decay, penalty, n_done, due, layout, tables, lists
 def sgd_l1_steps_plain(order, eta0, decay, penalty, n_done, due, w, received, corpus, features):
     """The readable sister of `sgd_l1_steps`, on weights w (F,) without hard constraints: (losses, due).
 
-    order, eta0, decay, penalty, n_done, due : as there.
+    order : sequences.
+    eta0, decay : first learning rate, and its factor of one update.
+    penalty : c1 / n.
+    n_done : updates before.
+    due : the sum of penalties so far.
     w, received : (F,), moved. All weights are clipped after each update; they come clipped to what is due.
     Source: Tsuruoka, Tsujii and Ananiadou (2009), figure 2.
     """
@@ -285,7 +292,8 @@ def sgd_l1_steps_plain(order, eta0, decay, penalty, n_done, due, w, received, co
         eta = eta0 * decay ** (n_done + j)
         due += eta * penalty
         z = w - eta * grad
-        above, below = np.maximum(0.0, z - (due + received)), np.minimum(0.0, z + (due - received))
+        above = np.maximum(0.0, z - (due + received))
+        below = np.minimum(0.0, z + (due - received))
         w[:] = np.where(z > 0.0, above, np.where(z < 0.0, below, z))
         received += w - z
     return total, due
