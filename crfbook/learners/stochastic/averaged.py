@@ -488,8 +488,8 @@ def sag_steps_plain(order, first_pass, boldness, shrinkage, w, memory, corpus, f
     """The readable sister of `sag_steps`, on weights w (F,), moved, without hard constraints.
 
     order : sequences.
-    first_pass : 1 in the first pass over the sequences, with steps along their own gradients; 2: a first pass
-        without steps; 0 in all later ones, with steps along the mean gradient.
+    first_pass : 1 in the first pass over the sequences, with steps against their own gradients; 2: a first
+        pass without steps; 0 in all later ones, with steps against the mean gradient.
     boldness : in [0, 1/2], the share of the longer of the two steps.
     shrinkage : 2 c2 / n.
     memory : {sequence: (gradient (F,), Lipschitz constant, searches in a row that changed nothing, visits

@@ -382,7 +382,7 @@ def sdca_epoch_plain(order, c2, w, memory, square, corpus, features):
         lean = m / (2.0 * c2)
         for _ in range(MAX_TRIALS):
             new = nu + g * (u - nu)
-            # before the first visit g is 1: u, and the score of each gold label raised
+            # at the first visit: u, with the score of each gold label raised
             if is_first:
                 for t in range(corpus.seq_ptr[s], corpus.seq_ptr[s + 1]):
                     cell = (t - corpus.seq_ptr[s]) * L + corpus.labels[t]
