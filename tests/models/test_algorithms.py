@@ -412,7 +412,7 @@ def test_the_table_names_what_exists():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_who_has_a_goal_is_told_that_the_default_of_epochs_ended_before_it(algorithm):
-    """Perceptron, PA, AROW and boosting have none; L-BFGS and "auto" say what they did not reach themselves."""
+    """Perceptron, PA, AROW and boosting have none. L-BFGS and "auto" say that themselves."""
     settings = SimpleNamespace(algorithm=algorithm, c1=0.0, c2=1.0)
     result = SimpleNamespace(status="max_iterations", n_iter=7, w=np.ones(3), state={})
     corpus = SimpleNamespace(attr_val=np.zeros(0), seq_weight=np.zeros(0))
