@@ -12,12 +12,13 @@ All gradients have one rule, a = phi'(u):  a (E[S] - S(gold))  and  sum_t a_t (E
 Losses and gradients are multiplied by exp(-log_scale), so that 1/p may exceed float64. `loss` is the
 NamedTuple `Loss`.
 
-The first kernels take one sequence at a time, in logarithms, to be read. The others take the packed batches
-of a shard, with matrix products as in forward_backward_batched.py. Sequential losses need no more than the
-log loss: once the forward pass knows log Z, the slope a = phi'(u) becomes the weight that the backward pass
-starts from. Pointwise ones cost twice the matrix products. A sequence goes through the log form where the
-scaled form cannot hold it, or where a gold label has less than 1e-100 of the probability. `packing`, `edges`,
-`work` and `counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003), section 3.3.
+`sequence_loss_log` takes one sequence, in logarithms and NumPy, to be read. The kernels take the packed
+batches of a shard, with matrix products as in forward_backward_batched.py. Sequential losses need no more
+than the log loss: once the forward pass knows log Z, the slope a = phi'(u) becomes the weight that the
+backward pass starts from. Pointwise ones cost twice the matrix products. A sequence goes through the log form
+where the scaled form cannot hold it, or where a gold label has less than 1e-100 of the probability.
+`packing`, `edges`, `work` and `counts` are those of likelihood.py. Source: Altun, Johnson and Hofmann (2003),
+section 3.3.
 """
 
 import math
@@ -97,7 +98,7 @@ def sequence_loss_log(log_node, log_edge, edge_class, labels, weight, loss, u, g
         edge_class : (T,)
         labels : (T,)
         weight : of the sequence
-        loss : (see above)
+        loss : a `Loss`
     Out:
         u : (T,), only its first entry if sequential
         grad_node : (T, L), overwritten
@@ -184,16 +185,16 @@ def sequential_batched(b, packing, edges, loss, log_node, log_z, u, value, p_nod
     u = log_z - score(y),  value = weight phi(u),  a = weight phi'(u)
     p_node[t] = a (marginals - onehot(y_t)),   edge_sum += a (expected - gold transitions)
 
-    Arguments:
-        as `forward_backward_batched`: b
-        packing : a batch with its labels and weights
+    Arguments as `forward_backward_batched`:
+        b : batch
+        packing : with its labels and weights
         edges : an `Edges`
-        log_node : (n, M), overwritten
         loss : a `Loss`
+        log_node : (n, M), overwritten
     Out:
         log_z, u, value : (B,)
         p_node : (n, M)
-        edge_sum : (K, M, M) +=
+        edge_sum : (K, M, M), added to
     Work:
         work : a `LossWork`
     Flagged sequences (work.flags) add nothing anywhere.
@@ -327,14 +328,14 @@ def pointwise_batched(b, packing, edges, loss, log_node, log_z, u, value, p_node
     d[t] = a[t] / p_node[t, y_t]
     p_node[t] = sum of a * marginals - the same given y_t;   edge_sum += likewise (see `sequence_loss_log`)
 
-    Arguments:
-        as `sequential_batched`: b, packing, edges, loss
+    Arguments as `sequential_batched`:
+        b, packing, edges, loss : as there
         log_node : (n, M), overwritten
     Out:
         log_z, value : (B,)
         u : (n,)
         p_node : (n, M)
-        edge_sum : (K, M, M) +=
+        edge_sum : (K, M, M), added to
     Work:
         work : a `LossWork`
     Cost: 6 n M^2 multiply-adds in matrix products, n M exps.
@@ -372,8 +373,8 @@ def losses_of_batches(b, shard, w, dense, edges, packing, layout, work, counts, 
     Out:
         counts : as there
         edge_sum : (K, M, M)
-        of_loss : (loss, u, value): a `Loss`; -log p as (S',), or (N,) if pointwise; weight * loss *
-            exp(-log_scale) as (S',)
+        of_loss : (loss, u, value), a `Loss`; -log p, (S',), or (N,) if pointwise; the weighted loss times
+            exp(-log_scale), (S',)
     Cost: see the batched kernels.
     Source: Altun, Johnson and Hofmann (2003), section 3.3.
     """

@@ -312,14 +312,18 @@ def fill_layout(
     """The training layout itself: (dense_id, dense_row) for dense rows, (pair_weight,
     pair_cell) for everything else.
 
-    Arguments:
-        as in `count_layout` (row_token (n,), attr_ptr (N+1,), attr_idx (nnz,), dense_of (A,), node_ptr
-            (A+1,), carried_buf (A,), -1 at the start), and row_base int64 (n,): position of a row inside its
-            batch
+    Arguments as in `count_layout`:
+        row_token : (n,)
+        row_base : int64 (n,), position of a row inside its batch
+        attr_ptr : (N+1,)
+        attr_idx : (nnz,)
         attr_val : (nnz,) or (0,)
+        dense_of : (A,)
+        node_ptr : (A+1,)
         node_label : (n_node,)
         width : cells of a row of scores
         layout : a `Layout` of packing.py, whose member_ptr, member, dense_ptr and pair_ptr (n+1,) are read
+        carried_buf : (A,), -1 at the start
     Out:
         its dense_id, dense_row int32 (R,), dense_val (R,) or (0,); pair_weight, pair_cell int32 (P,),
             pair_val (P,) or (0,): cell = row_base * width + label

@@ -3,6 +3,7 @@
 import inspect
 import re
 import warnings
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -16,6 +17,7 @@ from crfbook.learners.coordinate import coordinate_descent
 from crfbook.learners.quasi_newton import quasi_newton
 from crfbook.learners.stochastic import fast
 from crfbook.models.crf import CRF
+from crfbook.models.fitting import warn_of_end
 from crfbook.models.parameters import ALGORITHMS, ALIASES, EITHER, NEEDED, NONE, arguments_of
 
 RNG = np.random.default_rng(3)
@@ -406,3 +408,18 @@ def test_the_table_names_what_exists():
         wanted = {"constraints", "max_iterations", "callback", "state", *arguments_of(key).values()}
         assert wanted <= taken, key
         assert re.search(rf'^ *"{key}"  ', CRF.__doc__, re.M)  # a row of the docstring's table
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_who_has_a_goal_is_told_that_the_default_of_epochs_ended_before_it(algorithm):
+    """Perceptron, PA, AROW and boosting have none. L-BFGS and "auto" say that themselves."""
+    settings = SimpleNamespace(algorithm=algorithm, c1=0.0, c2=1.0)
+    result = SimpleNamespace(status="max_iterations", n_iter=7, w=np.ones(3), state={})
+    corpus = SimpleNamespace(attr_val=np.zeros(0), seq_weight=np.zeros(0))
+    for by_default in (True, False):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            warn_of_end(result, corpus, settings, by_default, 2)
+        wanted = by_default and algorithm in ("sgd", "sag", "sdca", "sbcd", "cd")
+        assert [w.category for w in said] == [ConvergenceWarning] * wanted
+        assert not wanted or "stopped at its default of 7 epochs" in str(said[0].message)

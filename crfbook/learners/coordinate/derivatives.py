@@ -375,10 +375,9 @@ def add_unsafe(g, repeats, blocks, lattices, tables, weights, sums):
     """Expected counts and curvatures of block g in its unsafe sequences, added to `sums`: those of
     `block_gradient`, from `unsafe_marginals`. Source: docs/SPEC.md, A.9.
     """
-    for v in range(blocks.visit_ptr[g], blocks.visit_ptr[g + 1]):
+    first, stop = blocks.visit_ptr[g], blocks.visit_ptr[g + 1]
+    for v in first + np.flatnonzero(lattices.place[UNSAFE, blocks.visit_seq[first:stop]]):
         i, low, high = blocks.visit_seq[v], blocks.occ_ptr[v], blocks.occ_ptr[v + 1]
-        if not lattices.place[UNSAFE, i]:
-            continue
         _, p_node, p_edge = unsafe_marginals(i, lattices, tables, weights)
         weight = lattices.weight[i]
         repeat = weight * (high - low if repeats else 1)

@@ -413,8 +413,8 @@ def extend_betas(sequences, wanted, lattices, tables, v_buf):
     beta[T-1] = 1/L,  beta[t-1, yp] ~ sum_y psi[yp, y] psi_node[t, y] beta[t, y]; each sums to one.
     Returns the number of products.
 
-    Arguments:
-        as in `extend_alphas`
+    Arguments as in `extend_alphas`:
+        sequences, wanted, lattices, tables : as there
     Work:
         v_buf : (M,)
     Cost: as there.

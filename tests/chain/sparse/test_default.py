@@ -5,6 +5,7 @@ import pytest
 from helpers.corpora import random_corpus, random_model
 from helpers.problems import CASES, case, constraints_for
 
+from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.sparse import potentials
 from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row, default_viterbi_plain, largest
@@ -178,3 +179,14 @@ def test_the_readable_sister_finds_the_same_paths(seed, kind):
         score, found = default_viterbi_plain(node[rows], table, stored)
         assert found == path[rows].tolist() and score == pytest.approx(want[s], rel=1e-12)
     assert kind == "few pairs" or stored.any()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_readable_sister_looks_past_a_best_label_that_stores_the_pair(seed):
+    """Most pairs are stored and cost something: the default then comes from another label than the best."""
+    rng = np.random.default_rng(seed)
+    node, stored = rng.normal(size=(6, 4)), rng.random((4, 4)) < 0.7
+    table = np.where(stored, -rng.exponential(3.0, size=(4, 4)), 0.0)
+    score, found = default_viterbi_plain(node, table, stored)
+    want, paths = brute.best_paths(node, table[None], np.zeros(6, np.int32))
+    assert score == pytest.approx(want, rel=1e-12) and found in paths.tolist()

@@ -12,7 +12,7 @@ from crfbook.learners.coordinate.arrays import ModelSizes, Sparse, scatter
 from crfbook.learners.coordinate.lattice import UNSAFE
 from crfbook.learners.coordinate.sweeps import Sweeper
 from crfbook.learners.coordinate.token_index import balanced, lattice_rows, node_rows
-from crfbook.learners.coordinate.visit import VisitByParts
+from crfbook.learners.coordinate.visit import VisitByParts, block_sums_plain
 
 pytestmark = pytest.mark.kernels
 KINDS = [{}, {"n_classes": 3}, {"valued": True}, {"weighted": True, "n_classes": 2}]
@@ -171,3 +171,31 @@ def test_groups_keep_roots_together_and_are_balanced():
     assert all(len(set(group[root == r].tolist())) == 1 for r in range(30))
     load = np.bincount(group, size)
     assert len(load) == 4 and load.max() < 1.1 * load.mean()
+
+
+@pytest.mark.parametrize(
+    "kind", [{"n_classes": 4}, {"n_classes": 4, "valued": True}, {"weighted": True}], ids=str
+)
+def test_sums_of_a_block_with_unsafe_sequences(kind):
+    """At weights whose scaled vectors cannot be trusted: those of the readable sister, in logarithms."""
+    rng, met_unsafe = np.random.default_rng(3), 0
+    corpus = random_corpus(rng, lengths=(3, 1, 1, 2, 5, 2, 3, 4, 1), **kind)
+    features = random_model(rng, corpus, all_states=True, all_transitions=True)[0]
+    L, n_node = features.n_labels, features.n_node
+    for seed in range(6):
+        w = np.random.default_rng(seed).normal(size=features.n_features) * 1000.0
+        mu, nu = w[:n_node].reshape(-1, L), w[n_node:].reshape(-1, L, L)
+        run = run_of(corpus, features, w)
+        arrays, blocks = run.arrays, run.arrays.blocks
+        everything(run)  # all vectors reach the ends
+        for g in run.order.tolist():
+            a, b = blocks.member[:, g].tolist()
+            visits = slice(*blocks.visit_ptr[g : g + 2].tolist())
+            met_unsafe += int(arrays.lattices.place[UNSAFE, blocks.visit_seq[visits]].sum())
+            run._by_parts.gradient(g, run.rule._replace(repeats=0), arrays)
+            node, edge = block_sums_plain(a, b, corpus, mu, nu)
+            if a >= 0:  # what stands there of an attribute that there is not is read by nobody
+                np.testing.assert_allclose(arrays.sums.node[:2, :L], node[:2], rtol=1e-9, atol=1e-9)
+            if b >= 0:
+                np.testing.assert_allclose(arrays.sums.edge[:2, :L, :L], edge[:2], rtol=1e-9, atol=1e-9)
+    assert met_unsafe > 50
