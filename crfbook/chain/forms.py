@@ -219,7 +219,5 @@ class Tables(Form):
 
     def collect(self, total):
         problem = self.problem
-        n_labels, parts = problem.features.n_labels, self.parts
-        edge_sum = np.empty(parts.shape[1:])
-        add_tree(parts.reshape(len(parts), -1), edge_sum.reshape(-1))
+        n_labels, edge_sum = problem.features.n_labels, add_tree(self.parts)
         edge_gradient(problem.features, edge_sum[:, :n_labels, :n_labels], *problem.classes, total)

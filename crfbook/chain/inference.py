@@ -66,7 +66,7 @@ from crfbook.chain.sparse.potentials import (
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import decode_sequences, viterbi_tables
 from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
-from crfbook.data.corpus import owners, ragged_index, slice_sequences, take_sequences
+from crfbook.data.corpus import owners, place_of, ragged_index, slice_sequences, take_sequences
 from crfbook.data.features import FeatureSet, find
 from crfbook.training.threads import one_blas_thread, run_tasks
 
@@ -105,8 +105,7 @@ def ready_model(corpus, features, w, constraints, transitions=None, tiny=None, p
     # Ids fall in frequency, so the rows worth copying are among the first ones.
     head = 0 if tiny else min(features.n_attrs, corpus.n_tokens // 4, DENSE_BYTES // (8 * n_labels))
     rows = np.flatnonzero(many_weights(features)[:head])
-    dense_of = np.full(head, -1, np.int32)
-    dense_of[rows] = np.arange(len(rows))
+    dense_of = place_of(rows, head)
     dense = np.zeros((len(rows), n_labels))
     if not tiny:
         fill_dense(w, np.arange(len(rows) + 1), rows, features.node_ptr, features.node_label, dense)

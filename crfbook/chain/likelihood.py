@@ -206,14 +206,13 @@ def likelihood_of_batches(b, shard, w, dense, edges, packing, layout, work, coun
     return -1
 
 
-def add_tree(parts, out):
-    """out[k] = parts[0, k] + parts[1, k] + ... as a binary tree whose shape depends on len(parts) only.
+def add_tree(parts):
+    """parts[0] + parts[1] + ... as a binary tree whose shape depends on len(parts) only: the array parts[0].
 
     ((p0 + p1) + (p2 + p3)) + ...: neighbours first, so the sum does not depend on who computed which part.
 
     Arguments:
-        parts : (P, F), overwritten
-        out : (F,), overwritten
+        parts : (P, ...), overwritten
     Cost: P F additions.
     Source: Blelloch (1990), "Prefix sums", section 1.
     """
@@ -222,7 +221,7 @@ def add_tree(parts, out):
         for i in range(0, len(parts) - stride, 2 * stride):
             parts[i] += parts[i + stride]
         stride *= 2
-    out[:] = parts[0]
+    return parts[0]
 
 
 class Work(NamedTuple):

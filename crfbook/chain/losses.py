@@ -39,6 +39,7 @@ from crfbook.chain.forward_backward_batched import (
     times_edges,
 )
 from crfbook.chain.likelihood import batch_gradient, batch_scores, loss_work
+from crfbook.data.corpus import positions
 
 # A slope above exp(500) counts as infinite: below it, every entry of a gradient fits float64.
 LARGEST_SLOPE = 500.0
@@ -442,7 +443,10 @@ class LossTables(Tables):
         self.loss, packing = loss, problem.packing
         self.value = np.zeros(len(packing.sequence))  # weight_i * loss_i * exp(-log_scale)
         self.u = np.zeros(len(packing.labels) if loss.pointwise else len(packing.sequence))
-        self._slot = self._slot_of_row(packing) if loss.pointwise else slice(None)
+        self._slot = slice(None)
+        if loss.pointwise:  # int64 (N,): packed number of the sequence each row belongs to
+            slots = [first + positions(packing.steps(b)) for b, first in enumerate(packing.slot_ptr[:-1])]
+            self._slot = np.concatenate([np.zeros(0, np.int64), *slots])
         self.sums = {"counts": partial(shard_counts, batches=self._batches, redo=self._redo)}
 
     def _batches(self, *given):
@@ -470,16 +474,6 @@ class LossTables(Tables):
 
     def work(self, work):
         return loss_work(work, self.loss)
-
-    @staticmethod
-    def _slot_of_row(packing):
-        """int64 (N,): packed number of the sequence each row belongs to."""
-        slot = np.zeros(len(packing.row_token), np.int64)
-        for b in range(packing.n_batches):
-            step = packing.steps(b)
-            within = np.arange(step[-1]) - np.repeat(step[:-1], np.diff(step))
-            slot[packing.rows(b)] = packing.slot_ptr[b] + within
-        return slot
 
     def log_total(self, weight):
         """log sum_i weight_i loss_i of the last evaluation, without log_scale.

@@ -234,11 +234,8 @@ class Objective:
             lambda i: self._run_shard(form, pool, what, i, w, dense, parts[i]), len(parts), self.n_threads
         )
         total = np.zeros(features.n_features)
-        if len(bad) == 1:  # a sum of one part takes no kernel
-            total[:n_node] = parts[0]
-        elif len(bad):
-            add_tree(parts, total[:n_node])
         if len(bad):
+            total[:n_node] = add_tree(parts)
             form.collect(total)
         return total, bad
 

@@ -15,7 +15,7 @@ import numpy as np
 from crfbook.chain.forward_backward_batched import group_rows
 from crfbook.chain.scores import count_claims, count_layout, fill_layout, find_companions
 from crfbook.data.constraints import bounds_of
-from crfbook.data.corpus import offsets, owners, positions
+from crfbook.data.corpus import offsets, owners, place_of, positions
 from crfbook.data.features import row_offsets
 
 MAX_SHARDS = 4
@@ -227,7 +227,6 @@ def dense_rows(corpus, features):
     Attributes that carry others (`find_bundles`) are always dense. If all weights exist, all attributes are:
     then the weight vector is the table, and no row is shared.
     """
-    dense_of = np.full(features.n_attrs, -1, np.int32)
     if features.n_node == features.n_attrs * features.n_labels:
         every = np.arange(features.n_attrs + 1)
         return every[:-1].astype(np.int32), every, every[:-1].copy()
@@ -237,7 +236,7 @@ def dense_rows(corpus, features):
     worth = worth_a_row(features, alone)
     worth[carrier] = True
     attr = np.flatnonzero(worth)
-    dense_of[attr] = np.arange(len(attr))
+    dense_of = place_of(attr, features.n_attrs)
     # Sort (row, carried or not, attribute): the owner of a row comes first in it.
     row = np.concatenate([np.arange(len(attr)), dense_of[carrier][owners(ptr)]])
     order = np.argsort(row, kind="stable")
@@ -284,8 +283,7 @@ def lay_out(corpus, features, packing, width):
 
 def _lay_out_lists(corpus, features, packing, attr):
     """`Layout` without entries: dense rows of the attributes `attr`, and `TokenLists`."""
-    dense_of = np.full(features.n_attrs, -1, np.int32)
-    dense_of[attr] = np.arange(len(attr))
+    dense_of = place_of(attr, features.n_attrs)
     none, nothing = np.zeros(packing.n_batches + 1, np.int64), np.zeros(0, np.int32)
     entries = none, nothing, nothing, np.zeros(0)
     rows = packing.row_token, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
@@ -316,8 +314,7 @@ def find_bundles(corpus, n_attrs):
         return none
     count = np.bincount(corpus.attr_idx, minlength=n_attrs)
     carrier = np.flatnonzero(count >= MIN_COUNT)
-    candidate = np.full(n_attrs, -1, np.int32)
-    candidate[carrier] = np.arange(len(carrier))
+    candidate = place_of(carrier, n_attrs)
     longest = int(np.diff(corpus.attr_ptr).max(initial=0))
     companion = np.zeros((len(carrier), min(longest, MAX_COMPANIONS)), np.int32)
     n_companions, repeated = np.full(len(carrier), -1, np.int32), np.zeros(n_attrs, np.uint8)

@@ -14,7 +14,7 @@ import numpy as np
 from crfbook.chain.packing import entries_of, worth_a_row
 from crfbook.chain.sparse.potentials import DefaultScores, DefaultWork, default_scores, default_work
 from crfbook.data.constraints import Bounds, bounds_of
-from crfbook.data.corpus import offsets, owners, stretches
+from crfbook.data.corpus import offsets, owners, place_of, stretches
 from crfbook.data.features import distinct_keys, row_offsets
 
 
@@ -123,10 +123,8 @@ def lay_out_online(corpus, features, constraints):
     width = row_width(features.n_labels)
     worth, count = dense_attributes(corpus, features)
     attr = np.flatnonzero(worth)
-    dense_of = np.full(features.n_attrs, -1, np.int32)
-    dense_of[attr] = np.arange(len(attr))
     cells, exists = _cells(features, attr, width)
-    members = dense_of, np.arange(len(attr) + 1), attr
+    members = place_of(attr, features.n_attrs), np.arange(len(attr) + 1), attr
     entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
     return _layout(corpus, features, constraints, exists, entries[2:-1]), cells
 

@@ -57,6 +57,13 @@ def pointers_of_kept(ptr, keep):
     return offsets(sizes)
 
 
+def place_of(some, n):
+    """int32 (n,): where each of 0..n-1 stands among `some`; -1: nowhere."""
+    place = np.full(n, -1, np.int32)
+    place[some] = np.arange(len(some))
+    return place
+
+
 def blocks(n, size=1 << 16):
     """Slices that cover 0..n-1. NumPy widens int32 indices to int64: block by block, that takes no memory."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
@@ -293,6 +300,12 @@ def without_zeros(corpus):
     val = np.zeros(0) if ones else corpus.attr_val[keep]
     ptr, idx = pointers_of_kept(corpus.attr_ptr, keep), corpus.attr_idx[keep]
     return corpus._replace(attr_ptr=ptr, attr_idx=idx, attr_val=val)
+
+
+def plain_transitions(corpus):
+    """The corpus with one edge class, that of plain transitions."""
+    edge_class, class_attr = np.zeros_like(corpus.edge_class), np.zeros(1, np.int32)
+    return corpus._replace(edge_class=edge_class, class_ptr=np.array([0, 1]), class_attr=class_attr)
 
 
 def slice_sequences(corpus, start, stop):

@@ -52,18 +52,27 @@ def save_arrays(path, kind, header, arrays):
     """
     path, members = target(path), _members(kind, header, arrays)
     _sweep(*os.path.split(path))
+    with replacing(path) as beside, open(beside, "xb+") as file:
+        _write_zip(file, members)
+        _seal(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Context manager: the name of a new file, which is moved to `path` at the end of the block.
+
+    After an error it is removed, and `path` stays as it was. Open it with "x": never through a file, or a
+    link, of others.
+    """
     beside = f"{path}.{secrets.token_hex(6)}.tmp"
     try:
-        with open(beside, "xb+") as file:  # "x": never through somebody else's file or link
-            _write_zip(file, members)
-            _seal(file)
-            file.flush()
-            os.fsync(file.fileno())
+        yield beside
         os.replace(beside, path)
-    except BaseException:
-        if os.path.exists(beside):
+    finally:
+        if os.path.lexists(beside):
             os.unlink(beside)
-        raise
 
 
 def file_size(kind, header, arrays):

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import io
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from crfbook._checks import File, file_name, shown
 from crfbook.data.columns import TokenColumns
+from crfbook.data.files import replacing
 from crfbook.data.vocabulary import where
 
 Readable = File | IO[Any] | bytes
@@ -309,7 +308,8 @@ def write_conll(
     if hasattr(path_or_file, "write"):
         path_or_file.write(text.getvalue())
     else:
-        _write_atomically(Path(path_or_file), text.getvalue().encode("utf-8"))
+        with replacing(os.fspath(path_or_file)) as beside, open(beside, "xb") as file:
+            file.write(text.getvalue().encode("utf-8"))
 
 
 def _check_cells(part, tokens, separator):
@@ -329,14 +329,3 @@ def _check_cells(part, tokens, separator):
             f"{where(t, tokens.seq_ptr)}: expected a string that fits between separators {shown(separator)}, "
             f"found {shown(part[t])}"
         )
-
-
-def _write_atomically(path, data):
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -108,9 +108,9 @@ def check_workers(client, workers):
 def check_here(wanted):
     """RuntimeError in a worker that joined after the handshake, and is unlike the others.
 
-    wanted : `versions` of the others, or None: nothing is checked.
+    wanted : `versions` of the others.
     """
-    if differs := wanted and _differences(versions(), wanted, "expected"):
+    if differs := _differences(versions(), wanted, "expected"):
         raise RuntimeError(f"a worker that joined later is unlike the others: {', '.join(differs)}")
 
 
@@ -267,12 +267,12 @@ class Cluster:
         try:
             while True:
                 while len(waiting) < 2 * self.n_workers and (job := next(jobs, None)) is not None:
-                    waiting.append((job, self._submit(task, job)))
+                    waiting.append((job, self._submit(task, *job)))
                 if not waiting:
                     return
                 job, future = waiting[0]
                 result = self._kept_at(
-                    lambda retry, f=future, j=job: self._result(self._submit(task, j) if retry else f)
+                    lambda retry, f=future, j=job: self._result(self._submit(task, *j) if retry else f)
                 )
                 waiting.popleft()
                 yield result
@@ -280,9 +280,9 @@ class Cluster:
             for _, future in waiting:
                 _cancel(future)
 
-    def _submit(self, task, job):
+    def _submit(self, task, *job, **where):
         key = f"{task.__name__}-{secrets.token_hex(16)}"
-        return self.client.submit(_checked, versions(), task, *job, key=key, pure=False)
+        return self.client.submit(_checked, versions(), task, *job, key=key, pure=False, **where)
 
     # ---- sums
 
@@ -302,7 +302,7 @@ class Cluster:
         sent = self._outcome(sending, workers)
 
         def submit(home, *job):
-            return self.client.submit(*job, pure=False, workers=[home], allow_other_workers=True), home
+            return self._submit(*job, workers=[home], allow_other_workers=True), home
 
         n = len(shards)
         parts = [

@@ -19,7 +19,7 @@ import numpy as np
 
 from crfbook._checks import File, function_or_none, shown, whole
 from crfbook.data.files import load_arrays, save_arrays
-from crfbook.distributed.engine import SparseVector, check_here, engine_of, versions
+from crfbook.distributed.engine import SparseVector, engine_of
 from crfbook.distributed.objective import CACHE, ShardedObjective
 from crfbook.distributed.shards import Shards, check_crf, part_of, prefixed, read_shard, settings_of
 from crfbook.learners.online import perceptron
@@ -30,6 +30,7 @@ from crfbook.models.crf import CRF
 from crfbook.models.fitting import carried_over, warn_of_end
 from crfbook.models.inputs import TrainingSet
 from crfbook.models.parameters import check_settings
+from crfbook.models.saving import plain_parameters
 from crfbook.training.loop import Callback, Learner, Step, run, stages
 from crfbook.training.monitor import Monitor
 
@@ -183,13 +184,9 @@ class _OneByOne(Learner):
         self.group = problem["group"]
         self.w = np.zeros(self.n_features)
 
-    def mean(self, task, payload, *more):
-        """Sums of the task's results over all shards, arrays divided by the number of shards with tokens."""
-        found = self.sums(task, payload, *more)
-        return [x / self.filled if np.ndim(x) else x for x in found]
-
     def sums(self, task, payload, *more):
-        more = self.n_features, None if self.engine.client is None else versions(), *more
+        """The task's results, summed over all shards."""
+        more = self.n_features, *more
         return self.engine.total(task, self.shards.shards, payload, *more, group=self.group)
 
     def weights(self):
@@ -225,14 +222,13 @@ class Alone(_OneByOne):
         return None
 
 
-def alone(_, shard, n_features, wanted, c2, seed, memory_limit, n_shards):
+def alone(_, shard, n_features, c2, seed, memory_limit, n_shards):
     """(weights, ones, length) of a shard that trains by itself. A task.
 
     weights : `SparseVector` of F, as the shard finds them.
     ones : `SparseVector` of F, 1 where it has found a weight.
     length : its tokens, times the weights of their sequences.
     """
-    check_here(wanted)
     corpus, features, place, constraints = read_shard(*shard)
     found, count = np.zeros((2, len(place)))
     share = c2 / n_shards  # of the penalty: the shard is one of n_shards
@@ -273,7 +269,8 @@ class Mixing(_OneByOne):
 
     def advance(self):
         more = self.settings.random_state, self.iteration, self.budget
-        move, mean, objective, errors = self.mean(mixed_epoch, self.last, *more)
+        move, mean, objective, errors = self.sums(mixed_epoch, self.last, *more)
+        move, mean = move / self.filled, mean / self.filled
         if not np.isfinite([objective, move.sum(), mean.sum()]).all():
             return "non-finite weights"
         self.passed = self.passed + self.last + mean
@@ -298,13 +295,12 @@ class Mixing(_OneByOne):
         return {"last": self.last, "passed": self.passed, **numbers}
 
 
-def mixed_epoch(w, shard, n_features, wanted, seed, epoch, budget):
+def mixed_epoch(w, shard, n_features, seed, epoch, budget):
     """(move, mean, loss, errors) of an epoch of a shard. A task.
 
     move : `SparseVector` of F, how far the weights moved.
     mean : `SparseVector` of F, the mean of the weights that were passed, less w.
     """
-    check_here(wanted)
     read = CACHE.get((shard, "corpus"), lambda: _sized(read_shard(*shard)), budget)
     corpus, features, place, constraints = read
     moves, loss, errors = np.zeros((2, len(place))), 0.0, 0.0
@@ -328,10 +324,7 @@ def _sized(read):
 
 def _identity(crf, shards, settings):
     """What a checkpoint must share with the call that goes on from it."""
-    free = (*FREE, "template", "constraints")
-    params = {name: value for name, value in crf.get_params().items() if name not in free}
-    params = {n: value.item() if isinstance(value, np.generic) else value for n, value in params.items()}
-    params = {n: v for n, v in params.items() if v is None or isinstance(v, bool | int | float | str)}
+    params = plain_parameters(crf, (*FREE, "template", "constraints"))
     return {"shards": shards.digest, "params": params | {"random_state": settings.random_state}}
 
 

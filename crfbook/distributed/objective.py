@@ -20,7 +20,7 @@ from crfbook._checks import number, whole
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
 from crfbook.chain.packing import forecast
 from crfbook.data.features import select
-from crfbook.distributed.engine import SparseVector, check_here, memory_share, versions
+from crfbook.distributed.engine import SparseVector, memory_share
 from crfbook.distributed.shards import ShardError, read_shard
 from crfbook.training.threads import one_blas_thread
 
@@ -89,16 +89,14 @@ def _build(shard, subset, n_threads):
     return _Built(objective, place, threading.Lock()), size
 
 
-def evaluate(payload, shard, n_features, what, n_threads, budget, wanted):
+def evaluate(payload, shard, n_features, what, n_threads, budget):
     """(value, `SparseVector` of F) of a shard, without penalty.
 
     payload : (w (F,), `Subset` or None).
     shard : what `read_shard` takes.
     what : "counts" (value and gradient) or "variances" (0 and second derivatives).
     budget : bytes that may be kept; None: `memory_share`.
-    wanted : `versions` that a worker must have, or None.
     """
-    check_here(wanted)
     w, subset = payload
     key = shard, subset and subset.digest, n_threads
     built = CACHE.get(key, lambda: _build(shard, subset, n_threads), budget)
@@ -166,6 +164,5 @@ class ShardedObjective:
 
     def _total(self, w, what):
         n_threads, group, budget = self.settings.values()
-        wanted = None if self.engine.client is None else versions()
-        more = self.n_features, what, n_threads, budget, wanted
+        more = self.n_features, what, n_threads, budget
         return self.engine.total(evaluate, self.shards.shards, (w, self.subset), *more, group=group)

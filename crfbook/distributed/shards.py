@@ -28,7 +28,7 @@ from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, 
 from crfbook.data.constraints import Constraints, violations
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet
-from crfbook.data.files import check_features, load_arrays, save_arrays
+from crfbook.data.files import check_features, load_arrays, replacing, save_arrays
 from crfbook.distributed.reading import digest_of
 from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
@@ -185,13 +185,8 @@ def write_manifest(folder, settings, alphabet, n_dropped, shards, extremes):
     rows = [(os.path.basename(shard.path), *shard[1:]) for shard in shards]
     about = {"schema": SCHEMA, "settings": settings, "alphabet": alphabet, "n_dropped": n_dropped}
     about = json.loads(json.dumps(about | {"extremes": extremes, "shards": rows}))
-    path = Path(folder, MANIFEST)
-    beside = path.with_suffix(".tmp")
-    try:
-        beside.write_text(json.dumps(about | {"digest": _hash_of(about)}, indent=1), "utf-8")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(os.path.join(folder, MANIFEST)) as beside:
+        Path(beside).write_text(json.dumps(about | {"digest": _hash_of(about)}, indent=1), "utf-8")
 
 
 def _hash_of(about):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import File, file_name, one_of, shown, whole
+from crfbook.data.files import replacing
 from crfbook.data.readers import iter_conll, write_conll
 from crfbook.distributed.engine import engine_of, keep_freed
 from crfbook.distributed.reading import is_file, is_parquet, named, parquet, parquet_batches, regular
@@ -164,19 +165,15 @@ def tag_file(model, digest, path, target, columns, label, piece_tokens):
     """One file -> `Tagged`. A task."""
     keep_freed()
     crf = _model(model, digest)
-    beside = f"{target}.{secrets.token_hex(6)}.tmp"
     write = _tag_parquet if is_parquet(path) else _tag_columns
     try:
         regular(path)
-        sizes = write(crf, path, beside, columns, label, piece_tokens)
-        if not os.path.exists(model):  # the call has failed meanwhile; another one may have written the file
-            raise RuntimeError(f"{path}: the call of predict_files that asked for it has ended")
-        os.replace(beside, target)
+        with replacing(target) as beside:
+            sizes = write(crf, path, beside, columns, label, piece_tokens)
+            if not os.path.exists(model):  # the call has failed; another one may have written the file
+                raise RuntimeError(f"{path}: the call of predict_files that asked for it has ended")
     except (ValueError, TypeError) as error:
         raise named(error, path) from None
-    finally:
-        if os.path.exists(beside):
-            os.unlink(beside)
     return Tagged(target, *sizes)
 
 

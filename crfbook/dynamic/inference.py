@@ -5,15 +5,16 @@ label may be any, or None; n_threads.
 """
 
 import heapq
-from functools import partial
+from functools import partial, reduce
 from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from crfbook._checks import whole
 from crfbook.chain.forms import Problem
-from crfbook.chain.inference import large_sequences, ready_model, stretch_scores, stretches
+from crfbook.chain.inference import in_stretches, large_sequences, ready_model, stretch_scores, stretches
 from crfbook.chain.likelihood import Batch, make_work
 from crfbook.chain.numpy_form import LARGE
 from crfbook.chain.objective import check_paths
@@ -27,7 +28,6 @@ from crfbook.dynamic.layout import TemplateLayout, known_sets, log_tables, row_b
 from crfbook.dynamic.loopy import OPTIONS, Options, max_marginals
 from crfbook.dynamic.objective import batch_rows, component_engines, linked_tables, make_form, plain
 from crfbook.dynamic.viterbi import best_and_second, chains_viterbi, max_chains
-from crfbook.training.threads import run_tasks
 
 
 class DynamicModel(NamedTuple):
@@ -64,22 +64,11 @@ class Ready(NamedTuple):
     corpus: object
     scores: object  # of `ready_model`
     tables: list
-    cuts: list  # of `stretches`
 
     def run(self, call, n_threads):
-        """[call(i, sequences, tokens, seq_ptr, rows), ...] of all stretches.
-
-        i is the number of a stretch, sequences and tokens are slices. seq_ptr says where sequences begin in
-        rows (n, M), their scores.
-        """
-
-        def task(i):
-            sequences, tokens = self.cuts[i]
-            seq_ptr = self.corpus.seq_ptr[sequences.start : sequences.stop + 1] - tokens.start
-            rows = stretch_scores(self.corpus, self.scores, sequences, tokens)
-            return call(i, sequences, tokens, seq_ptr, rows)
-
-        return run_tasks(task, len(self.cuts), n_threads)
+        """[call(rows (n, M), _, seq_ptr, sequences, tokens), ...] of all stretches, see `in_stretches`."""
+        scores = partial(stretch_scores, self.corpus, self.scores)
+        return in_stretches(self.corpus, self.scores.features.n_labels, scores, call, n_threads)
 
 
 def ready_rows(corpus, model, known=None):
@@ -93,7 +82,7 @@ def ready_rows(corpus, model, known=None):
     scores = ready_model(free, model.features, model.w, None, tiny=False, padding=False)
     tables = log_tables(layout, model.features, model.w)
     scores = scores._replace(bounds=row_bounds(layout, tables, sets))
-    return Ready(corpus, scores, tables, stretches(corpus.seq_ptr, layout.n_cells))
+    return Ready(corpus, scores, tables)
 
 
 def decode(corpus, model, known=None, n_threads=1):
@@ -111,7 +100,7 @@ def decode(corpus, model, known=None, n_threads=1):
     ready = ready_rows(corpus, model, known)
     chains = max_chains(layout, ready.tables) if model.engine == "elimination" else None
 
-    def stretch(i, sequences, tokens, seq_ptr, rows):
+    def stretch(rows, _, seq_ptr, sequences, tokens):
         labels, best = path[tokens], score[sequences]
         if chains is None:
             for i, (lo, hi) in enumerate(zip(seq_ptr[:-1], seq_ptr[1:], strict=True)):
@@ -139,18 +128,20 @@ def max_product(corpus, model, known=None, n_threads=1, schedule="sweep"):
     ready, layout = ready_rows(corpus, model, known), model.layout
     path, score = np.zeros((corpus.n_tokens, len(layout.sizes)), np.int32), np.zeros(corpus.n_sequences)
     converged = np.zeros(corpus.n_sequences, bool)
-    links = linked_tables(layout, corpus)
+    links, cuts = linked_tables(layout, corpus), stretches(corpus.seq_ptr, layout.n_cells)
+    stream = {sequences.start: i for i, (sequences, _) in enumerate(cuts)}
     damping = model.options.damping if schedule == "sync" else 0.0
     options = model.options._replace(schedule=schedule, damping=damping)
 
-    def stretch(i, sequences, tokens, seq_ptr, log_node):
+    def stretch(log_node, _, seq_ptr, sequences, tokens):
         place = np.arange(len(log_node)), corpus.sequence[tokens] - sequences.start, corpus.position[tokens]
         inside = {
             number: pairs[(pairs[:, 0] >= tokens.start) & (pairs[:, 0] < tokens.stop)].T - tokens.start
             for number, pairs in links.items()
         }
         rows = layout_graph(layout, place, sequences.stop - sequences.start, inside)
-        found = max_marginals(rows.graph, *rows_scores(layout, rows, ready.tables, log_node), options, i)
+        scores = rows_scores(layout, rows, ready.tables, log_node)
+        found = max_marginals(rows.graph, *scores, options, stream[sequences.start])
         path[tokens] = found.labels.reshape(-1, path.shape[1])
         score[sequences], converged[sequences] = found.score, found.converged
 
@@ -174,7 +165,7 @@ def decode_dual(corpus, model, known=None, n_threads=1, max_sweeps=2, prune=True
     found = np.full((corpus.n_tokens, 2), -1, np.int32)
     about = np.zeros(S), np.zeros(S), np.zeros(S, np.int64), np.zeros(S, bool)
 
-    def stretch(i, sequences, tokens, seq_ptr, rows):
+    def stretch(rows, _, seq_ptr, sequences, tokens):
         one, two = dual_chains(chains, int(np.diff(seq_ptr).max(initial=1)))
         out = found[tokens], *(numbers[sequences] for numbers in about)
         dual_sequences(rows, seq_ptr, one, two, max_sweeps, int(prune), *out)
@@ -237,7 +228,7 @@ def marginals(corpus, model, known=None, n_threads=1, rows=True, stats=None):
             "1e-7, got larger ones: scale values or weights down"
         )
 
-    def stretch(i, sequences, tokens, seq_ptr, rows):
+    def stretch(rows, _, seq_ptr, sequences, tokens):
         part = slice_sequences(ready.corpus, sequences.start, sequences.stop)
         packing = pack(part, batch_rows(layout, model.engine), n_shards=1)
         problem = Problem(model.features, None, None, packing, None)
@@ -276,12 +267,14 @@ def kbest(corpus, model, k, n_threads=1):
     if model.layout.components:
         parts = [(part.chains, kbest(corpus, own, k, n_threads)) for part, own, _ in model.components()]
         chains, found = zip(*parts, strict=True)
-        return [_ranked(*_parts_by_ranks(lists, chains, m), k) for lists in zip(*found, strict=True)]
+        order, join = np.argsort(np.concatenate(chains)), partial(_best_sums, k=k)
+        ranked = (reduce(join, lists) for lists in zip(*found, strict=True))
+        return [[(labels[:, order], score) for labels, score in best] for best in ranked]
     ready = ready_rows(corpus, model, None)
     chains = max_chains(model.layout, ready.tables) if model.engine == "elimination" else None
     out = [None] * corpus.n_sequences
 
-    def stretch(i, sequences, tokens, seq_ptr, log_node):
+    def stretch(log_node, _, seq_ptr, sequences, tokens):
         for s, lo, hi in zip(range(sequences.start, sequences.stop), seq_ptr, seq_ptr[1:], strict=False):
             rows = log_node[lo:hi]
             if len(rows) == 0:
@@ -342,31 +335,13 @@ def _parts_by_prefixes(rows, chains, axes):
     return float(score[0]), (np.zeros(T, np.int64), T - 1, int(np.argmax(delta[-1]))), split
 
 
-def _parts_by_ranks(lists, chains, m):
-    """What `_ranked` needs, from the k best of each of independent components, whose scores add up.
-
-    A part (ranks, c): the labelling with these ranks in the components, and all with the same ranks before
-    component c, and none smaller from there on.
+def _best_sums(one, two, k):
+    """The k best of two independent components together, from those of each: scores add up, labels stand side
+    by side. The i-th of one can only go with the first k / i of two: all pairs before would be better.
     """
-
-    def score(ranks):
-        return sum(found[rank][1] for found, rank in zip(lists, ranks, strict=True))
-
-    def split(_, part):
-        ranks, first = part
-        own = [found[rank][0] for found, rank in zip(lists, ranks, strict=True)]
-        labels = np.empty((len(own[0]), m), np.int32)
-        for at, path in zip(chains, own, strict=True):
-            labels[:, at] = path
-        rest = []
-        for c in range(first, len(lists)):
-            later = (*ranks[:c], ranks[c] + 1, *ranks[c + 1 :])
-            if later[c] < len(lists[c]):
-                rest.append((score(later), (later, c)))
-        return labels, rest
-
-    ranks = (0,) * len(lists)
-    return score(ranks) if all(lists) else -np.inf, (ranks, 0), split
+    pairs = ((a[1] + b[1], a[0], b[0]) for i, a in enumerate(one, 1) for b in two[: k // i])
+    best = heapq.nlargest(k, pairs, key=itemgetter(0))
+    return [(np.concatenate(labels, axis=1), score) for score, *labels in best]
 
 
 def _parts_by_decoding(rows, model, tables):

@@ -540,4 +540,4 @@ class JunctionTrees(Form):
         """Add the sums of a shard to part (n_tables,)."""
 
     def collect(self, total):
-        add_tree(self.parts, total[self.problem.features.n_node :])
+        total[self.problem.features.n_node :] = add_tree(self.parts)

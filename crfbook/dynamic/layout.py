@@ -18,7 +18,7 @@ import numpy as np
 from crfbook._checks import shown
 from crfbook.chain.packing import padded
 from crfbook.data.constraints import Bounds, Constraints, check_constraints
-from crfbook.data.corpus import Corpus, offsets, positions, ragged_index
+from crfbook.data.corpus import Corpus, offsets, place_of, positions, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys, find, from_keys
 from crfbook.dynamic.templates import LINKED, MEMORIES, check_template, reads_links, rule_table
 
@@ -92,9 +92,7 @@ class Component(NamedTuple):
 
     def features(self, whole):
         """(FeatureSet, int64 (F,)): its weights, and where they stand among those of the FeatureSet whole."""
-        own = np.full(whole.n_labels, -1)
-        own[self.cells] = np.arange(len(self.cells))
-        cell = own[whole.node_label]
+        cell = place_of(self.cells, whole.n_labels)[whole.node_label]
         kept = np.flatnonzero(cell >= 0)
         keys = whole.node_attr[kept] * len(self.cells) + cell[kept]
         order = np.argsort(keys, kind="stable")

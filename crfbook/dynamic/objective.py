@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from crfbook._checks import number, one_of
 from crfbook.chain.objective import Objective, check_weights, l2_penalty
-from crfbook.data.corpus import Corpus, take_sequences
+from crfbook.data.corpus import Corpus, plain_transitions, take_sequences
 from crfbook.data.features import FeatureSet
 from crfbook.dynamic.blocks import ChainBlocks, block_chains
 from crfbook.dynamic.elimination import Elimination, elimination_rows
@@ -219,18 +219,15 @@ class Likelihood(NamedTuple):
 def _likelihood(corpus, labels, layout, features, place, engine, n_threads, limit, options):
     """`Likelihood`; ValueError where the constraints leave the known labels of a sequence no probability."""
     partial = np.unique(corpus.sequence[(labels < 0).any(axis=1)])
-    whole = np.setdiff1d(np.arange(corpus.n_sequences), partial)
-    counts = np.zeros(features.n_features)
-    if len(whole):
-        tokens = np.isin(corpus.sequence, whole)
-        counts = gold_counts(layout, take_sequences(corpus, whole), features, labels[tokens])
+    held = np.isin(corpus.sequence, partial)
+    whole = take_sequences(corpus, np.setdiff1d(np.arange(corpus.n_sequences), partial))
+    counts = gold_counts(layout, whole, features, labels[~held])
     more = n_threads, limit, engine, options
     none = np.zeros((0, layout.n_cells), bool)
     free = JointObjective(corpus, features, layout, counts, none, *more)
     if not len(partial):
         return Likelihood(place, free, None)
-    tokens = np.isin(corpus.sequence, partial)
-    which, sets = known_sets(layout, labels[tokens])
+    which, sets = known_sets(layout, labels[held])
     part = take_sequences(corpus, partial)._replace(label_set=which)
     known = JointObjective(part, features, layout, np.zeros(len(counts)), sets, *more)
     if len(bad := known.without_labelling()):
@@ -320,11 +317,8 @@ class DynamicObjective:
 
 def plain(corpus):
     """The corpus with one class of transitions, and one label: a template has its own."""
-    n = corpus.n_tokens
-    return corpus._replace(
-        edge_class=np.zeros(n, np.int32), class_ptr=np.array([0, 1]), class_attr=np.zeros(1, np.int32),
-        labels=np.zeros(n, np.int32), label_set=np.zeros(0, np.int32),
-    )  # fmt: skip
+    labels, label_set = np.zeros(corpus.n_tokens, np.int32), np.zeros(0, np.int32)
+    return plain_transitions(corpus)._replace(labels=labels, label_set=label_set)
 
 
 def check_known(layout, corpus, labels):

@@ -34,7 +34,7 @@ from crfbook.chain.sequence import plain_tables
 from crfbook.chain.vector_math import exp_inplace
 from crfbook.data.columns import Data
 from crfbook.data.constraints import ConstraintsLike, constraints_from
-from crfbook.data.corpus import slice_sequences, without_zeros
+from crfbook.data.corpus import plain_transitions, slice_sequences, without_zeros
 from crfbook.data.features import empirical_counts, observed
 from crfbook.data.vocabulary import Labels, row_of
 from crfbook.decoding import (
@@ -515,8 +515,4 @@ def _plain(corpus):
             f"{corpus.place(row_of(corpus.attr_ptr, negative[0]))}: expected attribute values >= 0 (an HMM "
             f"counts them), got {corpus.attr_val[negative[0]]}"
         )
-    return without_zeros(corpus)._replace(
-        edge_class=np.zeros_like(corpus.edge_class),
-        class_ptr=np.array([0, 1]),
-        class_attr=np.zeros(1, np.int32),
-    )
+    return plain_transitions(without_zeros(corpus))

@@ -293,10 +293,7 @@ def resolve(name):
 
 def thread_count(n_jobs):
     """Threads for `n_jobs` as scikit-learn means it: None is 1, -1 all processors, -2 all but one."""
-    try:
-        return resolve_threads(n_jobs)
-    except ValueError as error:
-        raise ValueError(f"n_jobs: {str(error).partition(': ')[2]}") from None
+    return resolve_threads(n_jobs, "n_jobs")
 
 
 def seed(random_state):

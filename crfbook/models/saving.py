@@ -30,6 +30,12 @@ FITTED = {
 SCALARS = type(None), bool, int, float, str
 
 
+def plain_parameters(model, others):
+    """{name: value} of the parameters that are plain values, but for `others`. None is a scalar of NumPy."""
+    params = {n: v.item() if isinstance(v, np.generic) else v for n, v in model.get_params().items()}
+    return {n: v for n, v in params.items() if isinstance(v, SCALARS) and n not in others}
+
+
 class Saved(Fitted):
     """The part of an estimator that reads and writes model files.
 
@@ -58,11 +64,7 @@ class Saved(Fitted):
         header["encoder"], of_encoder = encoder_state(self.encoder_)
         arrays |= {f"encoder.{name}": array for name, array in of_encoder.items()}
         arrays |= {f"history.{name}": column for name, column in self._history.items()}
-        params = self.get_params()
-        params = {n: value.item() if isinstance(value, np.generic) else value for n, value in params.items()}
-        header["params"] = {
-            n: value for n, value in params.items() if isinstance(value, SCALARS) and n not in self._rebuilt
-        }
+        header["params"] = plain_parameters(self, self._rebuilt)
         header["fitted"] = {name: getattr(self, name) for name in FITTED}
         return header, {"weights": self.weights_, **arrays}
 
@@ -159,13 +161,12 @@ class FromCRFsuite(BaseEstimator):
         """Of a model that was not fitted: what the file model_filename holds, if it is there."""
         path = self.__dict__.get("model_filename")
         is_path = isinstance(path, (str, bytes, os.PathLike))
-        if not name.endswith("_") or name.startswith("_") or not is_path or not os.path.isfile(path):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with open(path, "rb") as file:
-            foreign = file.read(len(MAGIC)) == MAGIC
-        known = vars(type(self).from_crfsuite(path) if foreign else type(self).load(path))
-        params = self._get_param_names()
-        self.__dict__.update({key: value for key, value in known.items() if key not in params})
+        if name.endswith("_") and not name.startswith("_") and is_path and os.path.isfile(path):
+            with open(path, "rb") as file:
+                foreign = file.read(len(MAGIC)) == MAGIC
+            known = vars(type(self).from_crfsuite(path) if foreign else type(self).load(path))
+            params = self._get_param_names()
+            self.__dict__.update({key: value for key, value in known.items() if key not in params})
         if name not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.__dict__[name]

@@ -102,16 +102,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def resolve_threads(n_threads):
+def resolve_threads(n_threads, name="n_threads"):
     """Number of threads that `n_threads` (scikit-learn's n_jobs) means: None: 1, -1: all cores, -2: one less.
 
-    Raises ValueError for 0 and for what is not an integer.
+    name : of the argument, for messages. Raises ValueError for 0 and for what is not an integer.
     """
     if n_threads is None:
         return 1
     if not (is_number(n_threads) and hasattr(n_threads, "__index__")) or n_threads == 0:
         raise ValueError(
-            f"n_threads: expected an integer >= 1, or a negative one to count from all cores (-1), "
+            f"{name}: expected an integer >= 1, or a negative one to count from all cores (-1), "
             f"got {shown(n_threads)}"
         )
     n_threads = int(n_threads)

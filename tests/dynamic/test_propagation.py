@@ -6,6 +6,7 @@ from helpers.dynamic import GENERAL, SKIPPING, TEMPLATES, dynamic_problem, facto
 from helpers.graphs import phi_rows
 from helpers.problems import central_differences
 
+from crfbook.chain import inference as chain_inference
 from crfbook.dynamic import inference
 from crfbook.dynamic.graphs import by_sentence, factor_graph, layout_graph, rows_scores
 from crfbook.dynamic.inference import DynamicModel, decode, marginals, max_product
@@ -189,7 +190,8 @@ def test_stretches_of_sequences_change_nothing(name, monkeypatch):
         if alone:
             ends = corpus.seq_ptr.tolist()
             pieces = [(slice(i, i + 1), slice(*ends[i : i + 2])) for i in range(corpus.n_sequences)]
-            monkeypatch.setattr(inference, "stretches", lambda *of, pieces=pieces: pieces)
+            for module in (inference, chain_inference):
+                monkeypatch.setattr(module, "stretches", lambda *of, pieces=pieces: pieces)
         stats = np.zeros(4, np.int64)
         found.append((*marginals(corpus, model, stats=stats), stats, *max_product(corpus, model)))
     for one, other in zip(*found, strict=True):

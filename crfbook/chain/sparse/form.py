@@ -207,10 +207,11 @@ class SparsePairs(Stages):
 
     def collect(self, total):
         features, parts = self.problem.features, self.parts
-        n_base, edge_grad = int(features.edge_ptr[1]), np.empty(features.n_edge)
-        base_sum = np.empty(parts.base_sum.shape[1:])
-        add_tree(parts.grad, edge_grad)
-        add_tree(parts.base_sum.reshape(len(parts.base_sum), -1), base_sum.reshape(-1))
+        n_base, edge_grad, base_sum = (
+            int(features.edge_ptr[1]),
+            add_tree(parts.grad),
+            add_tree(parts.base_sum),
+        )
         edge_grad[:n_base] += base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
         total[features.n_node :] += edge_grad
 
@@ -280,13 +281,10 @@ class DefaultPairs(Stages):
 
     def collect(self, total):
         # neighbours first: the sum does not depend on which thread computed which part
-        product, square, count = (np.stack(part) for part in zip(*self.parts, strict=True))
-        sums = [np.zeros(part.shape[1]) for part in (product, square, count)]
-        for part, out in zip((product, square, count), sums, strict=True):
-            add_tree(part, out)
+        product, square, count = (add_tree(np.stack(part)) for part in zip(*self.parts, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):  # 0 inf where nothing was added
             psi = np.exp(self.edges.scores.score)
-            expected = sums[2] + np.where(sums[0] > 0.0, sums[0] * psi, 0.0)
-            if len(sums[1]):
-                expected -= np.minimum(expected, np.where(sums[1] > 0.0, sums[1] * psi**2, 0.0))
+            expected = count + np.where(product > 0.0, product * psi, 0.0)
+            if len(square):
+                expected -= np.minimum(expected, np.where(square > 0.0, square * psi**2, 0.0))
         total[self.problem.features.n_node + self.weight_of] += expected

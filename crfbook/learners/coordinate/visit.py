@@ -581,7 +581,7 @@ class VisitByParts:
         else:
             run_tasks(lambda s: shard(s, self.sums[s]), SHARDS, self.n_threads)
             for out, *parts in zip(sums, *self.sums, strict=True):
-                add_tree(np.stack(parts).reshape(SHARDS, -1), out.reshape(-1))
+                out[:] = add_tree(np.stack(parts))
         if lattices.place[UNSAFE, blocks.visit_seq[first:last]].any():
             add_unsafe(g, rule.repeats, blocks, lattices, tables, arrays.weights, sums)
 

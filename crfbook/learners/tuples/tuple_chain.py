@@ -144,9 +144,7 @@ class TupleArcs(Tables):
     def collect(self, total):
         """Add the transitions' counts to total (F,); those of the tuples go to tuple_counts (G,)."""
         super().collect(total)
-        arc_sum = np.empty(self.arc_parts.shape[1])
-        add_tree(self.arc_parts, arc_sum)
-        self.tuple_counts = self.automaton.counts(arc_sum)
+        self.tuple_counts = self.automaton.counts(add_tree(self.arc_parts))
 
 
 class _Chain(Objective):
