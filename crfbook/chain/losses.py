@@ -457,20 +457,14 @@ class LossTables(Tables):
         b, packing = batch.place
         for r in np.flatnonzero(batch.flags):
             rows, slot = batch.rows(r), batch.slots.start + r
-            chain = (
-                batch.log_node[rows],
-                edges.log_edge,
-                batch.row_class[rows],
-                packing.labels[packing.rows(b)][rows],
-            )
+            labels = packing.labels[packing.row_ptr[b] + rows]
+            chain = batch.log_node[rows], edges.log_edge, batch.row_class[rows], labels
             u, p_node = np.zeros(len(rows)), np.empty((len(rows), batch.log_node.shape[1]))
             found = sequence_loss_log(*chain, batch.weight[r], self.loss, u, p_node, edge_sum)
             self.value[slot], log_z[slot] = found
             batch.p_node[rows] = p_node
-            if self.loss.pointwise:
-                self.u[packing.row_ptr[b] + rows] = u
-            else:
-                self.u[slot] = u[0]
+            place = packing.row_ptr[b] + rows if self.loss.pointwise else [slot]
+            self.u[place] = u[: len(place)]
 
     def work(self, work):
         return loss_work(work, self.loss)

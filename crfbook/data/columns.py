@@ -43,9 +43,6 @@ class TokenColumns:
         self.seq_ptr = np.ascontiguousarray(seq_ptr, dtype=np.int64)
         self.labels = labels
         self.label_name = label_name
-        self._check()
-
-    def _check(self):
         ptr = self.seq_ptr
         if ptr.ndim != 1 or len(ptr) == 0 or ptr[0] != 0 or (np.diff(ptr) < 0).any():
             raise ValueError("seq_ptr: expected a rising row of positions that begins with 0")

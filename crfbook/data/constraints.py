@@ -166,15 +166,14 @@ def violations(corpus, constraints, label_names):
         bad_label = known & ~constraints.label_sets[corpus.label_set, labels]
     found = []
     for t in np.flatnonzero(bad_pair | bad_start | bad_end | bad_label):
-        name, place = label_names[labels[t]], (int(sequence[t]), int(position[t]))
-        if bad_start[t]:
-            found.append((*place, f"{shown(name)} may not start a sequence"))
-        if bad_pair[t]:
-            found.append((*place, f"{shown(name)} may not follow {shown(label_names[previous[t]])}"))
-        if bad_end[t]:
-            found.append((*place, f"{shown(name)} may not end a sequence"))
-        if bad_label[t]:
-            found.append((*place, f"{shown(name)} is not among the labels of this token's word"))
+        name, place = shown(label_names[labels[t]]), (int(sequence[t]), int(position[t]))
+        faults = (
+            (bad_start, "may not start a sequence"),
+            (bad_pair, f"may not follow {shown(label_names[previous[t]])}"),
+            (bad_end, "may not end a sequence"),
+            (bad_label, "is not among the labels of this token's word"),
+        )
+        found += [(*place, f"{name} {fault}") for bad, fault in faults if bad[t]]
     return found
 
 

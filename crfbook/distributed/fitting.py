@@ -134,13 +134,12 @@ def train(shards, engine, settings, w0, callback, state, problem):
     if settings.algorithm == "perceptron":
         return run(Mixing(shards, engine, settings, w0, state, problem), callback)
     objective = ShardedObjective(shards, engine, settings.c2, **problem)
-    rules = {
-        "c1": settings.c1, "c2": settings.c2, "max_iterations": settings.max_iterations,
-        "memory": settings.num_memories, "max_linesearch": settings.max_linesearch,
-        "relative_change": settings.relative_change, "epsilon": settings.epsilon,
-    }  # fmt: skip
     tol = 1e-6 if settings.tol is None else settings.tol
-    rules |= {"tol": tol, "tol_gradient": 1000 * min(tol, 1e300)}
+    rules = {
+        "c2": settings.c2, "max_iterations": settings.max_iterations, "memory": settings.num_memories,
+        "max_linesearch": settings.max_linesearch, "relative_change": settings.relative_change,
+        "epsilon": settings.epsilon, "tol": tol, "tol_gradient": 1000 * min(tol, 1e300),
+    }  # fmt: skip
     # CRFsuite's rules for an end are those of L-BFGS, without c1 also where "auto" is asked for
     ruled = settings.epsilon is not None or settings.relative_change is not None
     fast = settings.algorithm == "auto" and settings.c1 + settings.c2 > 0 and (settings.c1 or not ruled)
@@ -155,8 +154,9 @@ def train(shards, engine, settings, w0, callback, state, problem):
         elif state is not None and "epochs" in state:
             before = int(state["epochs"]), float(state["spent"])
         if settings.c1:
+            own = rules | {"c1": settings.c1}
             return (
-                yield from Shrinking(objective, objective.smaller, rules, before).script(training, w, later)
+                yield from Shrinking(objective, objective.smaller, own, before).script(training, w, later)
             )
         if fast:
             if later is not None:
@@ -166,8 +166,7 @@ def train(shards, engine, settings, w0, callback, state, problem):
             if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_SCALE):
                 d = np.ones(len(d))  # with sample weights of 1e100 the first step would not move
             return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
-        rest = {name: value for name, value in rules.items() if name != "c1"}
-        return (yield LBFGS(objective, w, state=later, **rest))
+        return (yield LBFGS(objective, w, state=later, **rules))
 
     return stages(script, callback)
 

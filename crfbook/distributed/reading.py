@@ -54,17 +54,15 @@ def pieces(text, n_tokens, columns=None, label="label", file=None):
 
     Raises ValueError or TypeError naming the file, or the sequence and token.
     """
-    if is_file(text):
-        file = file or same_file(text)
-        if is_parquet(text):
-            yield from _parquet_pieces(file, n_tokens, label)
-            return
-        if columns is None:
-            raise ValueError(f"{text}: expected columns=, the names of the columns of this file, got none")
-        for piece in iter_conll(file, columns, label, n_tokens=n_tokens):
+    if not is_file(text):
+        yield from _cut(*_in_memory(text, label), n_tokens)
+    elif is_parquet(text):
+        yield from _parquet_pieces(file or same_file(text), n_tokens, label)
+    elif columns is None:
+        raise ValueError(f"{text}: expected columns=, the names of the columns of this file, got none")
+    else:
+        for piece in iter_conll(file or same_file(text), columns, label, n_tokens=n_tokens):
             yield piece, None, None
-        return
-    yield from _cut(*_in_memory(text, label), n_tokens)
 
 
 def _in_memory(text, label):

@@ -197,7 +197,7 @@ def write_alphabet(path, encoder, features, constraints):
     """The alphabets and the feature set of the whole text; returns their digest."""
     state, arrays = encoder_state(encoder)
     arrays = prefixed("encoder", arrays)
-    arrays |= _features_arrays(features) | _constraint_arrays(constraints)
+    arrays |= _weights_arrays(features, constraints)
     digest = content_digest(arrays, state)
     header = {"schema": SCHEMA, "digest": digest, "encoder": state, "sizes": list(features.sizes)}
     save_arrays(path, "alphabet", header, arrays)
@@ -220,7 +220,7 @@ def read_features(path, digest):
     """(features, constraints or None) of the alphabet: what shards are held against."""
     header, arrays = _load(path, "alphabet", digest)
     with _refusing(path, "alphabet"):
-        features, constraints = _features_of(header["sizes"], arrays), _constraints_of(arrays)
+        features, constraints = _weights_of(header["sizes"], arrays)
         check_features(features, constraints)
     return features, constraints
 
@@ -233,7 +233,7 @@ def write_shard(path, corpus, features, constraints, alphabet, source=""):
     """
     corpus, small, place = own_part(corpus, features)
     arrays = prefixed("corpus", corpus._asdict())
-    arrays |= _features_arrays(small) | _constraint_arrays(constraints) | {"place": place}
+    arrays |= _weights_arrays(small, constraints) | {"place": place}
     digest = content_digest(arrays, alphabet)
     header = {"schema": SCHEMA, "digest": digest, "alphabet": alphabet, "source": source}
     header["sizes"] = list(small.sizes)
@@ -250,7 +250,7 @@ def read_shard(path, digest, *sizes):
     header, arrays = _load(path, "shard", digest)
     with _refusing(path, "shard"):
         whole, limits = read_features(os.path.join(os.path.dirname(path), ALPHABET), header["alphabet"])
-        features, constraints = _features_of(header["sizes"], arrays), _constraints_of(arrays)
+        features, constraints = _weights_of(header["sizes"], arrays)
         check_features(features, constraints, (whole.n_labels, *features.sizes[1:]))
         corpus = make_corpus(**part_of("corpus", arrays))
         ids = zip(("labels", "attr_idx", "class_attr"), features.sizes, strict=True)  # all tokens have labels
@@ -383,21 +383,20 @@ def part_of(group, arrays):
     return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{group}.")}
 
 
-def _features_arrays(features):
-    return prefixed("features", {name: getattr(features, name) for name in FeatureSet._fields[3:]})
+def _weights_arrays(features, constraints):
+    """{name: array} of a FeatureSet, but for its sizes, and of `Constraints` or None."""
+    arrays = prefixed("features", dict(zip(FeatureSet._fields[3:], features[3:], strict=True)))
+    return arrays | _constraint_arrays(constraints)
 
 
-def _features_of(sizes, arrays):
-    return FeatureSet(*sizes, **part_of("features", arrays))
+def _weights_of(sizes, arrays):
+    """The inverse of `_weights_arrays`."""
+    tables = part_of("constraints", arrays)
+    return FeatureSet(*sizes, **part_of("features", arrays)), Constraints(**tables) if tables else None
 
 
 def _constraint_arrays(constraints):
     return {} if constraints is None else prefixed("constraints", constraints._asdict())
-
-
-def _constraints_of(arrays):
-    tables = part_of("constraints", arrays)
-    return Constraints(**tables) if tables else None
 
 
 def empty_corpus():

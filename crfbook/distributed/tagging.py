@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from crfbook._checks import File, file_name, one_of, shown, whole
 from crfbook.data.files import replacing
@@ -103,7 +104,8 @@ def predict_files(
             with open(model, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
-            found = dict(zip(todo, _shown(engine.run(tag_file, jobs), len(todo), verbose), strict=True))
+            told = {"total": len(todo), "unit": "file", "desc": "tagging", "disable": not verbose}
+            found = dict(zip(todo, tqdm(engine.run(tag_file, jobs), **told), strict=True))
         finally:
             os.unlink(model)
             _sweep(out, LEFT, {os.path.basename(targets[i]) for i in todo})
@@ -139,14 +141,6 @@ def _sweep(out, pattern, names):
         if found and found[1] in names:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(out, left))
-
-
-def _shown(results, n, verbose):
-    if not verbose:
-        return results
-    from tqdm.auto import tqdm
-
-    return tqdm(results, total=n, unit="file", desc="tagging")
 
 
 _MODELS: dict[str, CRF] = {}  # digest: the last model of this process, whatever its file is called

@@ -171,13 +171,14 @@ def _finish(folder, found, engine, limits, settings, say):
 
     how = settings["on_violation"] == "drop", settings["min_freq"] > 0
     jobs = [(row["path"], row["name"], row["source"], bare, beside, *how) for row in found]
-    n_dropped, n_tokens, keys = 0, 0, None
+    n_dropped, n_tokens, seen = 0, 0, (np.zeros(0, np.int64), np.zeros(0))
     for path, dropped, left in engine.run(renumber, jobs):
         n_dropped, n_tokens = n_dropped + dropped, n_tokens + left
-        keys = _joined(keys, load_arrays(path, PART)[1])
+        arrays = load_arrays(path, PART)[1]
+        seen = _joined(seen, (arrays["keys"], arrays["counts"]))
     if not n_tokens:
         raise ValueError(f"all {n_dropped} training sequences with tokens violate the constraints")
-    features = _choose(encoder, keys, settings, limits)
+    features = _choose(encoder, *seen, settings, limits)
     alphabet = write_alphabet(os.path.join(folder, ALPHABET), encoder, features, limits)
     say(f"{features.n_features:,} weights")
 
@@ -373,13 +374,13 @@ def renumber(path, name, source, bare, digest, drop, counted):
         except ValueError as error:
             raise named(error, name) from None
         features = observed(corpus, *features.sizes)
-    counts = np.zeros(0)
+    counts = np.zeros(features.n_features)
     if counted:
         counts = empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features)
     arrays = prefixed("corpus", without_zeros(corpus)._asdict())
-    keys = {"node": features.node_keys, "edge": features.edge_keys, "counts": counts}
+    keys = np.append(features.node_keys, features.n_attrs * features.n_labels + features.edge_keys)
     about = {"made_of": made_of, "n_dropped": n_dropped, "n_tokens": corpus.n_tokens}
-    save_arrays(new, PART, about, arrays | keys)
+    save_arrays(new, PART, about, arrays | {"keys": keys, "counts": counts})
     return new, n_dropped, corpus.n_tokens
 
 
@@ -398,29 +399,22 @@ def _no_weights(encoder):
     return from_keys(encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, *np.zeros((2, 0), np.int64))
 
 
-def _joined(keys, arrays):
-    """[node keys, their counts, edge keys, their counts] of all parts so far and of one more."""
-    n_node = len(arrays["node"])
-    counts = arrays["counts"] if len(arrays["counts"]) else np.zeros(n_node + len(arrays["edge"]))
-    more = [(arrays["node"], counts[:n_node]), (arrays["edge"], counts[n_node:])]
-    if keys is None:
-        return more
-    both = []
-    for (old, n_old), (new, n_new) in zip(keys, more, strict=True):
-        union = np.union1d(old, new)
-        count = np.zeros(len(union))
-        count[np.searchsorted(union, old)] += n_old
-        count[np.searchsorted(union, new)] += n_new
-        both.append((union, count))
-    return both
+def _joined(seen, more):
+    """(keys of weights, their counts) of all parts so far and of one more. Keys of edges come after A L."""
+    union = np.union1d(seen[0], more[0])
+    total = np.zeros(len(union))
+    for keys, counts in (seen, more):
+        total[np.searchsorted(union, keys)] += counts
+    return union, total
 
 
-def _choose(encoder, keys, settings, limits):
+def _choose(encoder, keys, counts, settings, limits):
     """The `FeatureSet` of the whole, as `choose_features` would have chosen it."""
-    (node, n_node), (edge, n_edge) = keys
-    features = from_keys(encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, node, edge)
+    first_edge = encoder.n_attrs * encoder.n_labels
+    node, edge = np.split(keys, [np.searchsorted(keys, first_edge)])
+    features = from_keys(encoder.n_labels, encoder.n_attrs, encoder.n_edge_attrs, node, edge - first_edge)
     if settings["min_freq"] > 0:
-        return kept_weights(features, np.concatenate([n_node, n_edge]), settings["min_freq"], limits)
+        return kept_weights(features, counts, settings["min_freq"], limits)
     every = settings["all_possible_states"], settings["all_possible_transitions"]
     return kept_weights(with_every(features, *every), None, 0, limits)
 

@@ -123,16 +123,12 @@ def is_exact(engine):
 
 def check_stored(layout, engine):
     """`engine`; ValueError for what `check_engine` cannot have said of a template."""
-    for part, name in component_engines(layout, str(engine)):
-        one_of("engine", name, engines_of(part.layout))
-    return engine if layout.components else one_of("engine", engine, engines_of(layout))
-
-
-def engines_of(layout):
-    """Names of the engines that can do a template, or one component, if it is small enough."""
-    refused = {"elimination": not layout.axes, "junction": any(table.linked for table in layout.tables)}
-    refused |= {name: block_chains(layout, name) for name in BLOCKS}
-    return [name for name in FORMS if not refused.get(name)]
+    pairs = [(part.layout, name) for part, name in component_engines(layout, str(engine))]
+    for own, name in pairs or [(layout, engine)]:
+        refused = {"elimination": not own.axes, "junction": any(table.linked for table in own.tables)}
+        refused |= {block: block_chains(own, block) for block in BLOCKS}
+        one_of("engine", name, [able for able in FORMS if not refused.get(able)])
+    return engine
 
 
 def engine_cost(layout, corpus, engine, limit=LIMIT):

@@ -47,13 +47,11 @@ from crfbook.decoding import (
     ranked_paths,
 )
 from crfbook.encoding.templates import TemplateLike
-from crfbook.learners.quasi_newton import minimize
-from crfbook.models.fitting import warn_of_early_end
+from crfbook.models.fitting import fit_by_lbfgs
 from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Predictions, WeightNames
 from crfbook.training.loop import Callback
-from crfbook.training.monitor import Monitor
 
 
 @kernel
@@ -470,16 +468,9 @@ class MEMM(ChainPredictions, WeightNames, BaseEstimator):
         objective = LocalObjective(
             corpus, features, c2=c2, constraints=constraints, n_threads=thread_count(self.n_jobs)
         )
-        with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
-            result = minimize(
-                objective, np.zeros(features.n_features), c1=c1, c2=c2, memory=memory, max_iterations=most,
-                tol=tol, tol_gradient=1000 * min(tol, 1e300), callback=monitor,
-            )  # fmt: skip
-        warn_of_early_end(result, corpus, self, stacklevel=2)
+        rules = {"c1": c1, "c2": c2, "tol": tol, "memory": memory, "max_iterations": most}
+        fit_by_lbfgs(self, corpus, objective, np.zeros(features.n_features), callback, **rules)
         self.encoder_, self.features_, self.constraints_ = encoder, features, constraints
-        self.weights_ = result.w
-        self.objective_, self.n_iter_, self.status_ = result.objective, result.n_iter, result.status
-        self._history = monitor.columns()
         return self
 
     @property

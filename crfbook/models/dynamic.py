@@ -23,8 +23,7 @@ from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import encode_labels, number_labels
 from crfbook.dynamic import EXACT, Clique
 from crfbook.encoding.templates import TemplateLike
-from crfbook.learners.quasi_newton import minimize
-from crfbook.models.fitting import warn_of_early_end, warn_unconverged
+from crfbook.models.fitting import fit_by_lbfgs, warn_unconverged
 from crfbook.models.inputs import (
     IntegerAlphabet,
     below_one,
@@ -41,7 +40,6 @@ from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Sequences
 from crfbook.models.saving import SCALARS, Saved
 from crfbook.training.loop import Callback
-from crfbook.training.monitor import Monitor
 
 DECODERS = "auto", "exact", "max-product", "dual", "posterior"
 PRESETS = {"factorial": dynamic.factorial, "linear": dynamic.linear}
@@ -221,7 +219,7 @@ class DCRF(SavedDCRF):
         if self.verbose:
             print(dynamic.engine_cost(layout, corpus, engine, cells), flush=True)
         n_attrs = max(encoder.n_attrs, 1)
-        with np.errstate(over="ignore", invalid="ignore"):  # `gave_up` names the numbers
+        with np.errstate(over="ignore", invalid="ignore"):  # `early_end` names the numbers
             features = dynamic.dynamic_features(layout, corpus, numbers, n_attrs, given(self, "min_freq"))
             objective = dynamic.DynamicObjective(
                 corpus, numbers, layout, features, c2=c2, n_threads=thread_count(self.n_jobs), engine=engine,
@@ -229,27 +227,19 @@ class DCRF(SavedDCRF):
             )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
-            if all(
-                np.array_equal(getattr(features, n), getattr(self.features_, n)) for n in features._fields
-            ):
+            if all(map(np.array_equal, features, self.features_)):
                 w0 = self.weights_
-        with Monitor(verbose=self.verbose, callback=callback, total=most) as monitor:
-            result = minimize(
-                objective, w0, c1=c1, c2=c2 if objective.is_convex else 0.0, memory=memory,
-                max_iterations=most, tol=tol, tol_gradient=1000 * min(tol, 1e300), max_linesearch=search,
-                callback=monitor,
-            )  # fmt: skip
-        warn_of_early_end(result, corpus, self, stacklevel=2)
+        rules = {"c1": c1, "c2": c2 if objective.is_convex else 0.0, "tol": tol, "memory": memory}
+        rules |= {"max_iterations": most, "max_linesearch": search}
+        fit_by_lbfgs(self, corpus, objective, w0, callback, **rules)
         self.encoder_, self.layout_, self.features_, self.engine_ = encoder, layout, features, engine
-        self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
-        self.n_unconverged_ = 0
+        self.n_unconverged_ = self.n_dropped_ = 0
         if not dynamic.is_exact(engine):
-            objective(result.w)
+            objective(self.weights_)
             n, self.n_unconverged_ = objective.unconverged
             if self.n_unconverged_:
                 self.status_ += f"; no fixed point in {self.n_unconverged_} of {n} sequences"
                 warn_unconverged(self.n_unconverged_, n, engine, stacklevel=3)
-        self.n_iter_, self.n_dropped_, self._history = result.n_iter, 0, monitor.columns()
         self._classes, self._cliques, self._limits, self._columns = classes, cliques, limits, names
         return self
 
@@ -397,9 +387,7 @@ class DCRF(SavedDCRF):
             return np.stack(found, axis=1)
         if form in ("auto", "exact") and not dynamic.is_exact(model.engine):
             wanted = dynamic.check_engine(self.layout_, corpus, form, model.limit)
-            form, model = (
-                ("exact", model._replace(engine=wanted)) if dynamic.is_exact(wanted) else (form, model)
-            )
+            model = model._replace(engine=wanted)
         if form == "max-product" or form == "auto" and not dynamic.is_exact(model.engine):
             path, _, converged = dynamic.max_product(corpus, model, n_threads=n_threads)
             if not converged.all():

@@ -116,13 +116,30 @@ def train(ready, settings, w0, *, dev=None, callback=None, verbose=False, state=
     return kept, monitor.columns()
 
 
-def gave_up(result, corpus, settings):
-    """What to tell a user whose training gave up, naming numbers that leave float64: a sentence, or "".
+def fit_by_lbfgs(model, corpus, objective, w0, callback, **rules):
+    """Minimise an objective from w0 (F,) for an estimator, which takes the weights and what is said of them.
+
+    rules : of `minimize`: tol, max_iterations and others. Warns where training was interrupted or gave up.
+    """
+    from crfbook.learners.quasi_newton import minimize
+
+    with Monitor(verbose=model.verbose, callback=callback, total=rules["max_iterations"]) as monitor:
+        most = 1000 * min(rules["tol"], 1e300)
+        result = minimize(objective, w0, tol_gradient=most, callback=monitor, **rules)
+    if result.status == "interrupted" or result.status in GAVE_UP:
+        warnings.warn(early_end(result, corpus, model), ConvergenceWarning, stacklevel=3)
+    model.weights_, model.objective_ = result.w, result.objective
+    model.n_iter_, model.status_, model._history = result.n_iter, result.status, monitor.columns()
+
+
+def early_end(result, corpus, settings):
+    """What to tell a user whose training was interrupted or gave up: then with the numbers beyond float64.
 
     settings : anything that has the parameters among SCALES that training has read.
     """
+    sentence = f"training ended early, after {result.n_iter} iterations: {result.status}"
     if result.status not in GAVE_UP:
-        return ""
+        return sentence
     finite = math.isfinite(result.objective)
     end = "last good weights are kept" if finite else "weights have no finite objective"
     arrays = {"attribute values": corpus.attr_val, "sample weights": corpus.seq_weight}
@@ -131,15 +148,7 @@ def gave_up(result, corpus, settings):
     numbers = {name: getattr(settings, name, None) for name in SCALES}
     found += [f"{k}={v:.3g}" for k, v in numbers.items() if v and not 1 / EXTREME <= v <= EXTREME]
     cause = f"; {' and '.join(found)}: sums leave float64, scale them" if found else ""
-    return f"training ended early, after {result.n_iter} iterations: {result.status}; the {end}{cause}"
-
-
-def warn_of_early_end(result, corpus, settings, stacklevel):
-    """One `ConvergenceWarning` where training was interrupted or gave up; settings : as for `gave_up`."""
-    if result.status == "interrupted" or result.status in GAVE_UP:
-        ended = f"training ended early, after {result.n_iter} iterations: {result.status}"
-        sentence = gave_up(result, corpus, settings) or ended
-        warnings.warn(sentence, ConvergenceWarning, stacklevel=stacklevel + 1)
+    return f"{sentence}; the {end}{cause}"
 
 
 def warn_unconverged(n, of, engine, stacklevel):
@@ -161,7 +170,7 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
         sentence = f"training was interrupted after {n} iterations; the model keeps the last good weights"
         kind = UserWarning
     elif status in GAVE_UP:
-        sentence = gave_up(result, corpus, settings)
+        sentence = early_end(result, corpus, settings)
     elif status == "max_iterations" and by_default and ALGORITHMS[key].has_goal:
         sentence = (
             f"algorithm={key!r} stopped at its default of {n} epochs, "

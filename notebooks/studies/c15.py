@@ -514,7 +514,7 @@ IDLE = 5.0  # seconds of a cluster that is watched doing nothing
 def _half(w, start, files, n, n_features):
     """CPU seconds of the value and gradient of some shards, in this process."""
     began = time.process_time()
-    stretch(evaluate, (w, None), start, files, n, (n_features, "counts", 1, None, None))
+    stretch(evaluate, (w, None), start, files, n, (n_features, "counts", 1, None))
     return time.process_time() - began
 
 

@@ -8,8 +8,6 @@ import crfbook.distributed.engine as handshake
 from crfbook import CRF
 from crfbook.distributed import fit
 from crfbook.distributed.engine import Cluster, check_here, check_workers, introduce, versions
-from crfbook.distributed.fitting import alone, mixed_epoch
-from crfbook.distributed.objective import evaluate
 
 
 class Stub:
@@ -106,16 +104,12 @@ def test_a_worker_that_changes_on_the_way_is_refused(client, tmp_path):
         client.run(become, real)
 
 
-@pytest.mark.parametrize("task", [evaluate, alone, mixed_epoch])
-def test_every_task_of_training_meets_its_worker(task, tmp_path):
-    """A worker that joined after the handshake: with other versions it computes nothing."""
-    shards = some_shards(tmp_path)
-    F = shards.features.n_features
-    jobs = {
-        evaluate: lambda wanted: ((np.zeros(F), None), shards.files[0], F, "counts", 1, None, wanted),
-        alone: lambda wanted: (None, shards.files[0], F, wanted, 1.0, 0, 1e9, 3),
-        mixed_epoch: lambda wanted: (np.zeros(F), shards.files[0], F, wanted, 0, 1, None),
-    }
-    task(*jobs[task](versions()))
-    with pytest.raises(RuntimeError, match="^a worker that joined later is unlike the others: numba "):
-        task(*jobs[task]({**versions(), "numba": "0.1"}))
+def test_every_task_meets_its_worker(client, monkeypatch):
+    """A worker that joined after the handshake: with other versions it computes neither jobs nor sums."""
+    cluster, others = Cluster(client), versions() | {"numba": "0.1"}
+    asked = (lambda: list(cluster.run(divmod, [(7, 2)]))), (lambda: cluster.total(divmod, [1, 2, 3], 7))
+    assert [ask() for ask in asked] == [[(3, 1)], (12, 2)]
+    monkeypatch.setattr(handshake, "versions", lambda: others)
+    for ask in asked:
+        with pytest.raises(RuntimeError, match="^a worker that joined later is unlike the others: numba "):
+            ask()

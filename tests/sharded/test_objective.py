@@ -241,7 +241,7 @@ def test_threads_of_a_worker_take_turns_at_an_objective(shards, w, monkeypatch):
         return call(self, own)
 
     monkeypatch.setattr(Objective, "__call__", watched)
-    arguments = (w, None), shards.files[0], len(w), "counts", 1, None, None
+    arguments = (w, None), shards.files[0], len(w), "counts", 1, None
     threads = [threading.Thread(target=module.evaluate, args=arguments) for _ in range(4)]
     for thread in threads:
         thread.start()
