@@ -238,6 +238,16 @@ def _read_array(archive, name):
     return np.lib.format.read_array(file, allow_pickle=False)
 
 
+def prefixed(group, arrays):
+    """{"group.name": array} of the arrays that are not None."""
+    return {f"{group}.{name}": array for name, array in arrays.items() if array is not None}
+
+
+def part_of(group, arrays):
+    """The inverse of `prefixed`, among arrays of other groups."""
+    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{group}.")}
+
+
 def check_layout(features, w, encoder, constraints):
     """ValueError unless the arrays of a loaded model fit together. Kernels trust them and check nothing."""
     check_features(features, constraints, (len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs))

@@ -81,7 +81,7 @@ def check_workers(client, workers):
     mine, (bits, value) = introduce()
     unlike, other_bits = [], []
     for worker, said in sorted(client.run(introduce, workers=workers, on_error="return").items()):
-        if isinstance(said, OSError):  # it is lost; `check_here` checks a worker that replaces it
+        if isinstance(said, OSError):  # it is lost; `checked` looks at a worker that replaces it
             continue
         if isinstance(said, BaseException):
             unlike.append(f"{worker} answers {type(said).__name__}: {said}")
@@ -105,13 +105,14 @@ def check_workers(client, workers):
         )
 
 
-def check_here(wanted):
-    """RuntimeError in a worker that joined after the handshake, and is unlike the others.
+def checked(wanted, task, *job):
+    """task(*job); RuntimeError in a worker that joined after the handshake, and is unlike the others.
 
     wanted : `versions` of the others.
     """
     if differs := _differences(versions(), wanted, "expected"):
         raise RuntimeError(f"a worker that joined later is unlike the others: {', '.join(differs)}")
+    return task(*job)
 
 
 def _differences(found, wanted, why):
@@ -282,7 +283,7 @@ class Cluster:
 
     def _submit(self, task, *job, **where):
         key = f"{task.__name__}-{secrets.token_hex(16)}"
-        return self.client.submit(_checked, versions(), task, *job, key=key, pure=False, **where)
+        return self.client.submit(checked, versions(), task, *job, key=key, pure=False, **where)
 
     # ---- sums
 
@@ -428,12 +429,6 @@ def cut(shards, homes, group):
         size = group or len(run)
         for start in run[::size]:
             yield (start, shards[start : min(start + size, run[-1] + 1)]), home
-
-
-def _checked(wanted, task, *job):
-    """A task on a worker, checked: it may have joined after the handshake."""
-    check_here(wanted)
-    return task(*job)
 
 
 def _cancel(future):

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from crfbook._checks import File, function_or_none, shown, whole
-from crfbook.data.files import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, part_of, prefixed, save_arrays
 from crfbook.distributed.engine import SparseVector, engine_of
 from crfbook.distributed.objective import CACHE, ShardedObjective
-from crfbook.distributed.shards import Shards, check_crf, part_of, prefixed, read_shard, settings_of
+from crfbook.distributed.shards import Shards, check_crf, read_shard, settings_of
 from crfbook.learners.online import perceptron
 from crfbook.learners.quasi_newton import LBFGS, Shrinking
 from crfbook.learners.stochastic import Preconditioned

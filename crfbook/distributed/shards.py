@@ -28,7 +28,7 @@ from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, 
 from crfbook.data.constraints import Constraints, violations
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet
-from crfbook.data.files import check_features, load_arrays, replacing, save_arrays
+from crfbook.data.files import check_features, load_arrays, part_of, prefixed, replacing, save_arrays
 from crfbook.distributed.reading import digest_of
 from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
@@ -371,16 +371,6 @@ def _refusing(path, kind):
     except Exception as error:
         said = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ShardError(f"{name} cannot be used: {said}") from None
-
-
-def prefixed(group, arrays):
-    """{"group.name": array} of the arrays that are not None."""
-    return {f"{group}.{name}": array for name, array in arrays.items() if array is not None}
-
-
-def part_of(group, arrays):
-    """The inverse of `prefixed`, among arrays of other groups."""
-    return {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{group}.")}
 
 
 def _weights_arrays(features, constraints):

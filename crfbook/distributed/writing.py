@@ -26,7 +26,7 @@ from crfbook._checks import File, ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import constraints_from, violations
 from crfbook.data.corpus import make_corpus, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
-from crfbook.data.files import load_arrays, save_arrays
+from crfbook.data.files import load_arrays, part_of, prefixed, save_arrays
 from crfbook.distributed.engine import engine_of
 from crfbook.distributed.reading import digest_of, is_file, lengths_of, named, pieces, same_file
 from crfbook.distributed.shards import (
@@ -39,8 +39,6 @@ from crfbook.distributed.shards import (
     check_crf,
     empty_corpus,
     is_intact,
-    part_of,
-    prefixed,
     read_alphabet,
     settings_of,
     shard_name,

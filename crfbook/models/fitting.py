@@ -379,7 +379,8 @@ class Stream(Fitted):
         ready = restricted(self, settings, X, self.encoder_, corpus, self.label_sets_)
         features, place = merged(self.features_, ready.features)
         trained_by, state = self._learner
-        state = _grown(state if trained_by == settings.algorithm else None, place, features, settings)
+        goes_on = state is not None and trained_by == settings.algorithm
+        state = _grown(state, place, features, settings) if goes_on else None
         return ready._replace(features=features), _spread(self.weights_, place, features), state
 
     def _one_pass(self, row, settings, state, corpus, seen):
@@ -402,8 +403,6 @@ def _spread(vector, place, features, rest=0.0):
 
 def _grown(state, place, features, settings):
     """A learner's state with entries for new weights, as they are at the beginning: 0, or the variance."""
-    if state is None:
-        return None
     first = {"variance": 1.0 if settings.variance is None else settings.variance}
     return {
         name: _spread(array, place, features, first.get(name, 0.0)) if name in VECTORS else array

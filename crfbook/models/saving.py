@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields
 from crfbook.data.crfsuite import MAGIC, read_crfsuite
 from crfbook.data.features import FeatureSet
-from crfbook.data.files import file_size, load_arrays, save_arrays
+from crfbook.data.files import file_size, load_arrays, prefixed, save_arrays
 from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
@@ -62,8 +62,7 @@ class Saved(Fitted):
         """(header, arrays) of a model file."""
         header, arrays = self._stored()
         header["encoder"], of_encoder = encoder_state(self.encoder_)
-        arrays |= {f"encoder.{name}": array for name, array in of_encoder.items()}
-        arrays |= {f"history.{name}": column for name, column in self._history.items()}
+        arrays |= prefixed("encoder", of_encoder) | prefixed("history", self._history)
         header["params"] = plain_parameters(self, self._rebuilt)
         header["fitted"] = {name: getattr(self, name) for name in FITTED}
         return header, {"weights": self.weights_, **arrays}
@@ -114,15 +113,14 @@ class SavedCRF(Saved):
         features = self.features_._asdict()
         arrays = {f"features.{name}": features.pop(name) for name in FeatureSet._fields[3:]}
         if self.constraints_ is not None:
-            tables = self.constraints_._asdict().items()
-            arrays |= {f"constraints.{name}": table for name, table in tables if table is not None}
+            arrays |= prefixed("constraints", self.constraints_._asdict())
         trained_by, learner = self._learner
         header = {"features": features, "trained_by": trained_by, "n_seen": self._n_seen}
         if self.label_sets_ is not None:
             header["dictionary"], words = self.label_sets_.get_state()
-            arrays |= {f"dictionary.{name}": array for name, array in words.items()}
+            arrays |= prefixed("dictionary", words)
         if ALGORITHMS[trained_by].one_pass is not None:
-            arrays |= {f"state.{name}": array for name, array in (learner or {}).items()}
+            arrays |= prefixed("state", learner or {})
         return header, arrays
 
     def _take_up(self, header, arrays, part):

@@ -7,7 +7,7 @@ from helpers.sharded import some_shards
 import crfbook.distributed.engine as handshake
 from crfbook import CRF
 from crfbook.distributed import fit
-from crfbook.distributed.engine import Cluster, check_here, check_workers, introduce, versions
+from crfbook.distributed.engine import Cluster, check_workers, checked, introduce, versions
 
 
 class Stub:
@@ -64,11 +64,11 @@ def test_the_probe_is_the_same_twice():
 
 
 def test_who_joins_later_is_checked():
-    check_here(versions())
+    assert checked(versions(), divmod, 7, 2) == (3, 1)
     with pytest.raises(
         RuntimeError, match=r"^a worker that joined later is unlike the others: numpy \S+ \(exp"
     ):
-        check_here(versions() | {"numpy": "0.1"})
+        checked(versions() | {"numpy": "0.1"}, divmod, 7, 2)
 
 
 def test_a_worker_of_another_version_is_refused(client, tmp_path):
