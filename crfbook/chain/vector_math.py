@@ -160,3 +160,11 @@ def log_sum_exp(x):
     for i in range(x.size):
         total += np.exp(x[i] - high)
     return high + np.log(total)
+
+
+def exp_table(scores):
+    """(exp(scores - largest), largest, nats between the largest and the smallest finite one)."""
+    finite = scores[np.isfinite(scores)]
+    if not len(finite):
+        return np.zeros(scores.shape), 0.0, 0.0
+    return np.exp(scores - finite.max()), finite.max(), finite.max() - finite.min()

@@ -12,9 +12,8 @@ import numpy as np
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import MAX_SPREAD
 from crfbook.chain.forward_backward_batched import exp_rows
-from crfbook.chain.vector_math import copy_row, exp_inplace
+from crfbook.chain.vector_math import copy_row, exp_inplace, exp_table
 from crfbook.data.corpus import offsets
-from crfbook.dynamic.elimination import exp_table
 
 BELIEFS, MEAN_FIELD = 0, 1
 

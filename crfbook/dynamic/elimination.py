@@ -24,7 +24,7 @@ import numpy as np
 
 from crfbook._jit import kernel
 from crfbook.chain.forward_backward import MAX_SPREAD, SMALLEST_MASS
-from crfbook.chain.vector_math import exp_inplace
+from crfbook.chain.vector_math import exp_inplace, exp_table
 from crfbook.data.corpus import offsets
 from crfbook.dynamic.junction import FormWork, JunctionTrees
 
@@ -118,14 +118,6 @@ def along(scores, where, m):
     order, shape = np.argsort(where), np.ones(m, np.int64)
     shape[np.sort(where)] = np.array(scores.shape)[order]
     return scores.transpose(order).reshape(shape)
-
-
-def exp_table(scores):
-    """(exp(scores - largest), largest, nats between the largest and the smallest finite one)."""
-    finite = scores[np.isfinite(scores)]
-    if not len(finite):
-        return np.zeros(scores.shape), 0.0, 0.0
-    return np.exp(scores - finite.max()), finite.max(), finite.max() - finite.min()
 
 
 def chain_potentials(layout, tables):

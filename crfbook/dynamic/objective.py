@@ -275,7 +275,6 @@ class DynamicObjective:
                 for part, name in component_engines(layout, engine)
             ]
         self.parts = [_likelihood(corpus, *piece, n_threads, limit, options) for piece in pieces]
-        self.free = self.parts[0].free  # of the first component
 
     @property
     def stats(self) -> np.ndarray:

@@ -237,15 +237,15 @@ def _lattice_legend(ax, nodes, edges, any_pruned):
     from matplotlib.lines import Line2D
 
     handles, names = ax.get_legend_handles_labels()
-    if nodes:
-        handles.append(Line2D([], [], ls="", marker="o", ms=9, mfc=COLOURS[0], mec=COLOURS[0]))
-        names.append("area: probability")
-    if edges:
-        handles.append(Line2D([], [], color="#A9A9A9", lw=4))
-        names.append("width: pair probability")
-    if any_pruned:
-        handles.append(Line2D([], [], ls="", marker="x", mec="#888888", mew=1.5))
-        names.append("pruned")
+    signs = (
+        (nodes, "area: probability", dict(ls="", marker="o", ms=9, mfc=COLOURS[0], mec=COLOURS[0])),
+        (edges, "width: pair probability", dict(color="#A9A9A9", lw=4)),
+        (any_pruned, "pruned", dict(ls="", marker="x", mec="#888888", mew=1.5)),
+    )
+    for drawn, name, look in signs:
+        if drawn:
+            handles.append(Line2D([], [], **look))
+            names.append(name)
     if handles:
         place = dict(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(handles), 3))
         ax.legend(handles, names, frameon=False, fontsize=9, handlelength=1.6, columnspacing=1.2, **place)

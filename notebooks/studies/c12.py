@@ -499,7 +499,7 @@ def training_row(one):
 def work_arrays(objective):
     """What elimination writes on its way, of one thread."""
     objective(np.zeros(objective.features.n_features))
-    return objective.free.work_arrays()
+    return objective.parts[0].free.work_arrays()
 
 
 def growth_row(sizes, longest, n_tokens, n_repeats):

@@ -22,7 +22,7 @@ def test_products_of_a_step_forward(name):
     objective(problem.w)
     sizes = problem.layout.sizes
     steps = int(np.maximum(problem.corpus.lengths - 1, 0).sum())
-    assert objective.free.work_arrays().n_products[0] == steps * np.prod(sizes) * sum(sizes)
+    assert objective.parts[0].free.work_arrays().n_products[0] == steps * np.prod(sizes) * sum(sizes)
     if len(sizes) == 2:
         a, b = sizes
         assert np.prod(sizes) * sum(sizes) == a * b**2 + a**2 * b

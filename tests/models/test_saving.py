@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from crfbook._checks import ModelFileError
+from crfbook.data import files
 from crfbook.data.files import load_arrays, save_arrays
-from crfbook.models import saving
 
 HEADER = {"labels": ["B-NP", "été", 3], "c2": 0.25}
 ARRAYS = {
@@ -83,7 +83,7 @@ def test_messages_for_a_damaged_file(saved):
 
 
 def test_later_schema_is_refused(saved, monkeypatch):
-    monkeypatch.setattr(saving, "SCHEMA", saving.SCHEMA + 1)
+    monkeypatch.setattr(files, "SCHEMA", files.SCHEMA + 1)
     save_arrays(saved, "CRF", HEADER, ARRAYS)
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match="schema 2; this version reads schema 1.*update crfbook"):
@@ -120,13 +120,13 @@ def forge(path, members, about):
     header = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     with open(path, "wb+") as file:
         with zipfile.ZipFile(file, "w") as archive:
-            archive.comment = saving._MARK + b"0" * saving._DIGITS
+            archive.comment = files._MARK + b"0" * files._DIGITS
             buffer = io.BytesIO()
             np.lib.format.write_array(buffer, header)
             archive.writestr("crfbook_header.npy", buffer.getvalue())
             for name, content in members.items():
                 archive.writestr(name, content)
-        saving._seal(file)
+        files._seal(file)
 
 
 def test_pickles_inside_a_well_sealed_file_are_not_executed(tmp_path):
@@ -175,7 +175,7 @@ def test_saving_is_atomic(saved, monkeypatch):
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saving, "_seal", full_disk)
+    monkeypatch.setattr(files, "_seal", full_disk)
     with pytest.raises(OSError, match="No space"):
         save_arrays(saved, "CRF", HEADER, {"weights": np.zeros(3)})
     assert saved.read_bytes() == before and os.listdir(saved.parent) == ["model.crf"]

@@ -16,6 +16,7 @@ from crfbook._checks import number
 from crfbook._jit import kernel
 from crfbook.chain.packing import padded_bounds
 from crfbook.chain.sparse.default import BLOCK_CELLS
+from crfbook.chain.vector_math import exp_table
 from crfbook.data.constraints import Bounds
 from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import row_offsets, select
@@ -378,9 +379,7 @@ def sparse_edges(features, w, class_ptr, class_attr, bounds=None, table_share=TA
     bounds = padded_bounds(None, n_labels) if bounds is None else bounds
     width = len(bounds.middle)
     log_base = base_scores(features, w, bounds)
-    finite = log_base[np.isfinite(log_base)]
-    base_max, base_spread = (finite.max(), np.ptp(finite)) if finite.size else (0.0, 0.0)
-    base = np.exp(log_base - base_max)
+    base, base_max, base_spread = exp_table(log_base)
     active = active_edges(features, w, class_ptr, class_attr)
     count = count_supports(active)
     as_table = count > table_share * n_labels**2
