@@ -206,12 +206,8 @@ class SparsePairs(Stages):
         edge_counts(*chain, *self.pairs, self.whole, *sums[:2], batch.work)
 
     def collect(self, total):
-        features, parts = self.problem.features, self.parts
-        n_base, edge_grad, base_sum = (
-            int(features.edge_ptr[1]),
-            add_tree(parts.grad),
-            add_tree(parts.base_sum),
-        )
+        features, n_base = self.problem.features, int(self.problem.features.edge_ptr[1])
+        edge_grad, base_sum = add_tree(self.parts.grad), add_tree(self.parts.base_sum)
         edge_grad[:n_base] += base_sum[features.edge_prev[:n_base], features.edge_next[:n_base]]
         total[features.n_node :] += edge_grad
 
