@@ -20,8 +20,8 @@ from crfbook.data.features import row_offsets
 
 MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
-BATCH_BYTES = 1 << 24  # their node scores take at most this, several times: labels may be thousands
-LEAST_ROWS = 512
+BATCH_BYTES = 1 << 20  # their node scores take about this, several times, or the rows are the fewest
+LEAST_ROWS = 1024
 # with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
 FEW_CLASSES = 32
 MANY_ROWS = 32768
