@@ -63,6 +63,21 @@ def open_rows(step_ptr, row_set, bounds, log_node):
 
 
 @kernel
+def entries_of_batch(b, ptr, val, val_ptr):
+    """(lo, mid, hi, values) of batch b: entries lo..mid-1 have the value 1, entries mid..hi-1 these values.
+
+    Arguments:
+        b : number of the batch
+        ptr, val_ptr : int64 (B+1,), of the entries and of the values of a `Layout`
+        val : its values
+    Cost: none.
+    Source: `Layout` of packing.py.
+    """
+    lo, hi, values = ptr[b], ptr[b + 1], val[val_ptr[b] : val_ptr[b + 1]]
+    return lo, hi - values.size, hi, values
+
+
+@kernel
 def batch_scores(b, w, dense, bounds, packing, layout, log_node):
     """log_node (n, M) of batch b: hard constraints, then dense rows, then the (weight, cell) pairs.
 
@@ -79,14 +94,14 @@ def batch_scores(b, w, dense, bounds, packing, layout, log_node):
     """
     row_set = packing.row_set[packing.row_ptr[b] : packing.row_ptr[b + 1]]
     open_rows(steps_of(b, packing)[0], row_set, bounds, log_node)
-    dense_scores(
-        dense, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],
-        layout.dense_ptr[b + 1], log_node,
-    )  # fmt: skip
-    pair_scores(
-        w, layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b], layout.pair_ptr[b + 1],
-        log_node.reshape(-1),
-    )  # fmt: skip
+    source, target, flat = layout.dense_id, layout.dense_row, log_node.reshape(-1)
+    lo, mid, hi, x = entries_of_batch(b, layout.dense_ptr, layout.dense_val, layout.dense_val_ptr)
+    dense_scores(dense, source, target, x[:0], lo, mid, log_node)
+    dense_scores(dense, source[mid:hi], target[mid:hi], x, 0, hi - mid, log_node)
+    source, target = layout.pair_weight, layout.pair_cell
+    lo, mid, hi, x = entries_of_batch(b, layout.pair_ptr, layout.pair_val, layout.pair_val_ptr)
+    pair_scores(w, source, target, x[:0], lo, mid, flat)
+    pair_scores(w, source[mid:hi], target[mid:hi], x, 0, hi - mid, flat)
     _scores_of_lists(w, dense, layout.lists, packing.row_ptr[b], packing.row_ptr[b + 1], log_node)
 
 
@@ -115,14 +130,14 @@ def batch_gradient(b, p_node, packing, layout, dense_grad, grad):
     Cost: see `dense_gradient`, `pair_gradient`, `list_gradient`.
     Source: Sokolovska et al. (2010), eq. (5).
     """
-    dense_gradient(
-        p_node, layout.dense_id, layout.dense_row, layout.dense_val, layout.dense_ptr[b],
-        layout.dense_ptr[b + 1], dense_grad,
-    )  # fmt: skip
-    pair_gradient(
-        p_node.reshape(-1), layout.pair_weight, layout.pair_cell, layout.pair_val, layout.pair_ptr[b],
-        layout.pair_ptr[b + 1], grad,
-    )  # fmt: skip
+    source, target, flat = layout.dense_id, layout.dense_row, p_node.reshape(-1)
+    lo, mid, hi, x = entries_of_batch(b, layout.dense_ptr, layout.dense_val, layout.dense_val_ptr)
+    dense_gradient(p_node, source, target, x[:0], lo, mid, dense_grad)
+    dense_gradient(p_node, source[mid:hi], target[mid:hi], x, 0, hi - mid, dense_grad)
+    source, target = layout.pair_weight, layout.pair_cell
+    lo, mid, hi, x = entries_of_batch(b, layout.pair_ptr, layout.pair_val, layout.pair_val_ptr)
+    pair_gradient(flat, source, target, x[:0], lo, mid, grad)
+    pair_gradient(flat, source[mid:hi], target[mid:hi], x, 0, hi - mid, grad)
     _gradient_of_lists(p_node, layout.lists, packing.row_ptr[b], packing.row_ptr[b + 1], dense_grad, grad)
 
 

@@ -52,7 +52,7 @@ def list_all(corpus, features, packing):
     none, zero = np.zeros(0, np.int32), np.zeros(1, np.int64)
     pairs = attribute_pairs(corpus, features, packing.row_token)
     ends = np.array([0, len(pairs[0])])
-    return Layout(zero, zero[:0], zero, none, none, None, ends, *pairs, None)
+    return Layout(zero, zero[:0], zero, none, none, None, None, ends, *pairs, None, None)
 
 
 def edge_scores(features, w, class_ptr, class_attr, bounds):

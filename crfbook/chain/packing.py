@@ -8,6 +8,7 @@ This file also has the layout of the rows' weights (`lay_out`), attributes that 
 (`find_bundles`), and a forecast of what an evaluation takes (`forecast`).
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +21,8 @@ from crfbook.data.features import row_offsets
 
 MAX_SHARDS = 4
 BATCH_ROWS = 4096  # time steps wide enough for BLAS, few passes over the weights; more only costs memory
-BATCH_BYTES = 1 << 24  # their node scores take at most this, several times: labels may be thousands
-LEAST_ROWS = 512
+BATCH_BYTES = 1 << 20  # their node scores take about this, several times, or the rows are the fewest
+LEAST_ROWS = 1024
 # with more of them, batches are MANY_ROWS long: the rows of a step that share a class are computed together
 FEW_CLASSES = 32
 MANY_ROWS = 32768
@@ -192,14 +193,17 @@ class Layout(NamedTuple):
     # int64 (H+1,): attributes that share dense row h: member[member_ptr[h]:member_ptr[h+1]]
     member_ptr: np.ndarray
     member: np.ndarray  # int64
-    dense_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by dense_id
+    # int64 (B+1,): entries of batch b, first those of value 1, both parts sorted by dense_id
+    dense_ptr: np.ndarray
     dense_id: np.ndarray  # int32 (R,): dense row of weights
     dense_row: np.ndarray  # int32 (R,): row of the batch it is added to
-    dense_val: np.ndarray  # float64 (R,), or (0,): all ones
-    pair_ptr: np.ndarray  # int64 (B+1,): entries of batch b, sorted by pair_weight
+    dense_val: np.ndarray  # float64: other values than 1
+    dense_val_ptr: np.ndarray | None  # int64 (B+1,): those of the last entries of batch b; None: (R,), of all
+    pair_ptr: np.ndarray  # these five as above, sorted by pair_weight
     pair_weight: np.ndarray  # int32 (P,): index into w
     pair_cell: np.ndarray  # int32 (P,): row of the batch * M + label
-    pair_val: np.ndarray  # float64 (P,), or (0,)
+    pair_val: np.ndarray
+    pair_val_ptr: np.ndarray | None
     lists: TokenLists | None  # None: all is in the entries
 
     @property
@@ -247,7 +251,8 @@ def entries_of(corpus, features, row_token, row_base, members, width):
     """`Layout` of some tokens, row by row: its dense_ptr and pair_ptr int64 (n+1,) are those of n rows.
 
     row_token int64 (n,): the token of a row; row_base (n,): what an entry calls that row; members: as
-    `dense_rows` returns them; width: cells of a row. Values are (0,) where all are ones.
+    `dense_rows` returns them; width: cells of a row. Values are those of all entries, (0,) where all are
+    ones, without pointers.
     """
     dense_of, member_ptr, member = members
     unseen, valued = np.full(features.n_attrs, -1, np.int64), len(corpus.attr_val) > 0
@@ -255,7 +260,7 @@ def entries_of(corpus, features, row_token, row_base, members, width):
     lists = corpus.attr_ptr, corpus.attr_idx
     count_layout(row_token, *lists, *members, features.node_ptr, dense_ptr, pair_ptr, unseen.copy())
     dense, pairs = _entries(int(dense_ptr[-1]), valued), _entries(int(pair_ptr[-1]), valued)
-    layout = Layout(member_ptr, member, dense_ptr, *dense, pair_ptr, *pairs, None)
+    layout = Layout(member_ptr, member, dense_ptr, *dense, None, pair_ptr, *pairs, None, None)
     weights = dense_of, features.node_ptr, features.node_label
     fill_layout(row_token, row_base, *lists, corpus.attr_val, *weights, width, layout, unseen)
     return layout
@@ -275,32 +280,39 @@ def lay_out(corpus, features, packing, width):
     members, row_base = dense_rows(corpus, features), positions(packing.row_ptr)
     rows = entries_of(corpus, features, packing.row_token, row_base, members, width)
     dense_ptr, pair_ptr = rows.dense_ptr[packing.row_ptr], rows.pair_ptr[packing.row_ptr]
-    layout = rows._replace(dense_ptr=dense_ptr, pair_ptr=pair_ptr)
-    _sort_entries(dense_ptr, layout.dense_id, layout.dense_row, layout.dense_val)
-    _sort_entries(pair_ptr, layout.pair_weight, layout.pair_cell, layout.pair_val)
-    return layout
+    dense = dense_ptr, *_sorted_entries(dense_ptr, rows.dense_id, rows.dense_row, rows.dense_val)
+    pairs = pair_ptr, *_sorted_entries(pair_ptr, rows.pair_weight, rows.pair_cell, rows.pair_val)
+    return Layout(*rows[:2], *dense, *pairs, None)
 
 
 def _lay_out_lists(corpus, features, packing, attr):
     """`Layout` without entries: dense rows of the attributes `attr`, and `TokenLists`."""
     dense_of = place_of(attr, features.n_attrs)
     none, nothing = np.zeros(packing.n_batches + 1, np.int64), np.zeros(0, np.int32)
-    entries = none, nothing, nothing, np.zeros(0)
+    entries = none, nothing, nothing, np.zeros(0), none
     rows = packing.row_token, corpus.attr_ptr, corpus.attr_idx, corpus.attr_val
     lists = TokenLists(*rows, features.node_ptr, features.node_label, dense_of)
     return Layout(np.arange(len(attr) + 1), attr, *entries, *entries, lists)
 
 
-def _sort_entries(ptr, source, target, value):
-    """Order the entries of each batch by source, so that a table larger than the caches is read in order."""
-    for lo, hi in zip(ptr[:-1], ptr[1:], strict=True):
+def _sorted_entries(ptr, source, target, value):
+    """(source, target, value, value pointers) of batches, see `Layout`; source and target are reordered.
+
+    Sorted by source, a table larger than the caches is read in order.
+    """
+    kept, val_ptr = [value[:0]], np.zeros(len(ptr), np.int64)
+    for b, (lo, hi) in enumerate(pairwise(ptr)):
         key = source[lo:hi].astype(np.int64) << 32 | target[lo:hi]
         if len(value):
-            order = np.argsort(key, kind="stable")
-            key, value[lo:hi] = key[order], value[lo:hi][order]
+            own = value[lo:hi]
+            order = np.lexsort((key, own != 1))
+            key, own = key[order], own[order]
+            kept.append(own[np.count_nonzero(own == 1) :].copy())
         else:
             key.sort()
+        val_ptr[b + 1] = val_ptr[b] + (len(kept[-1]) if len(value) else 0)
         source[lo:hi], target[lo:hi] = key >> 32, key & 0xFFFFFFFF
+    return source, target, np.concatenate(kept), val_ptr
 
 
 def find_bundles(corpus, n_attrs):

@@ -125,8 +125,9 @@ def lay_out_online(corpus, features, constraints):
     attr = np.flatnonzero(worth)
     cells, exists = _cells(features, attr, width)
     members = place_of(attr, features.n_attrs), np.arange(len(attr) + 1), attr
-    entries = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
-    return _layout(corpus, features, constraints, exists, entries[2:-1]), cells
+    rows = entries_of(corpus, features, np.arange(corpus.n_tokens), corpus.position, members, width)
+    entries = rows.dense_ptr, *rows[3:6], rows.pair_ptr, *rows[8:11]
+    return _layout(corpus, features, constraints, exists, entries), cells
 
 
 def _layout(corpus, features, constraints, exists, entries):

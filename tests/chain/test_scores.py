@@ -5,17 +5,10 @@ import pytest
 from helpers.corpora import brute_node_scores, random_corpus, random_model
 
 from crfbook.chain import packing as packing_module
-from crfbook.chain.likelihood import add_tree, batch_scores, open_rows
+from crfbook.chain.likelihood import add_tree, batch_gradient, batch_scores, open_rows
 from crfbook.chain.objective import Objective
 from crfbook.chain.packing import dense_rows, find_bundles, lay_out, pack, padded, padded_bounds
-from crfbook.chain.scores import (
-    collect_dense,
-    dense_gradient,
-    fill_dense,
-    list_scores,
-    pair_gradient,
-    path_scores,
-)
+from crfbook.chain.scores import collect_dense, fill_dense, list_scores, path_scores
 from crfbook.data.constraints import Constraints, bounds_of
 from crfbook.data.corpus import make_corpus
 
@@ -108,24 +101,7 @@ def test_training_layout_scores_and_transposes(monkeypatch, valued, dense):
         p = rng.random(log_node.shape)
         p[:, 3:] = 0.0
         inner += np.sum(p[:, :3] * log_node[:, :3])
-        dense_gradient(
-            p,
-            layout.dense_id,
-            layout.dense_row,
-            layout.dense_val,
-            layout.dense_ptr[b],
-            layout.dense_ptr[b + 1],
-            dense_grad,
-        )
-        pair_gradient(
-            p.reshape(-1),
-            layout.pair_weight,
-            layout.pair_cell,
-            layout.pair_val,
-            layout.pair_ptr[b],
-            layout.pair_ptr[b + 1],
-            grad,
-        )
+        batch_gradient(b, p, packing, layout, dense_grad, grad)
     collect_dense(dense_grad, every, chosen, features.node_ptr, features.node_label, grad)
     assert inner == pytest.approx(w[: features.n_node] @ grad, rel=1e-12)
 
