@@ -398,7 +398,7 @@ def _no_weights(encoder):
 
 
 def _joined(seen, more):
-    """(keys of weights, their counts) of all parts so far and of one more. Keys of edges come after A L."""
+    """(keys of weights, their counts) of all parts so far and of one more. Edge keys stand A L higher."""
     union = np.union1d(seen[0], more[0])
     total = np.zeros(len(union))
     for keys, counts in (seen, more):

@@ -31,7 +31,7 @@ SCALARS = type(None), bool, int, float, str
 
 
 def plain_parameters(model, others):
-    """{name: value} of the parameters that are plain values, but for `others`. None is a scalar of NumPy."""
+    """{name: value} of the parameters that are plain values, but for `others`. NumPy's become Python's."""
     params = {n: v.item() if isinstance(v, np.generic) else v for n, v in model.get_params().items()}
     return {n: v for n, v in params.items() if isinstance(v, SCALARS) and n not in others}
 
