@@ -227,7 +227,8 @@ class DCRF(SavedDCRF):
             )  # fmt: skip
         w0 = np.zeros(features.n_features)
         if self.warm_start and hasattr(self, "weights_") and classes == self._classes:
-            if all(np.array_equal(*pair) for pair in zip(features, self.features_, strict=True)):
+            old = self.features_._asdict()
+            if all(np.array_equal(array, old[name]) for name, array in features._asdict().items()):
                 w0 = self.weights_
         rules = {"c1": c1, "c2": c2 if objective.is_convex else 0.0, "tol": tol, "memory": memory}
         rules |= {"max_iterations": most, "max_linesearch": search}
