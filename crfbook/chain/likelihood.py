@@ -69,7 +69,7 @@ def entries_of_batch(b, ptr, val, val_ptr):
     Arguments:
         b : number of the batch
         ptr, val_ptr : int64 (B+1,), of the entries and of the values of a `Layout`
-        val : its values
+        val : float64 (V,), its values
     Cost: none.
     Source: `Layout` of packing.py.
     """
