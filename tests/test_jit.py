@@ -1,5 +1,6 @@
 """The kernel decorator's surroundings: the cache folder and the line that says that kernels compile."""
 
+import ast
 import io
 import os
 import re
@@ -107,6 +108,33 @@ def test_the_cache_goes_by_what_kernels_say(tmp_path, monkeypatch):
     path = path.rename(tmp_path / "_jit.py")
     was = mark()
     assert mark("Rows(1)", "Rows(2)") != was  # of this file all counts: it says how kernels compile
+
+
+def test_the_key_has_every_file_that_kernels_read():
+    """Every kernel and every tuple of the package, found by its syntax."""
+    want = set()
+    for path in (ROOT / "crfbook").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            bases = [ast.unparse(base) for base in getattr(node, "bases", [])]
+            called = isinstance(node, ast.Call) and ast.unparse(node.func) == "namedtuple"
+            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+            if called or "NamedTuple" in bases or "kernel" in marks:
+                want.add(path)
+    assert len(want) > 50 and want <= set(_jit._sources())
+
+
+def test_the_key_has_places_and_the_check_of_bounds(tmp_path, monkeypatch):
+    path, root = tmp_path / "rows.py", tmp_path / "cache"
+    path.write_text(KERNEL)
+    monkeypatch.setattr(_jit, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(_jit, "_sources", lambda: [path])
+    was = _jit._fingerprint()
+    assert _jit._remembered_fingerprint(root) == was
+    with monkeypatch.context() as checked:
+        checked.setattr(_jit.config, "BOUNDSCHECK", 1 - bool(_jit.config.BOUNDSCHECK))
+        assert _jit._remembered_fingerprint(root) == _jit._fingerprint() != was
+    path = path.rename(tmp_path / "other.py")
+    assert _jit._fingerprint() != was
 
 
 def test_sources_that_were_read_before_are_not_read_again(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The rules of all files that hold a kernel, read from the sources. Each rule refuses a broken kernel."""
 
 import ast
+import importlib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(p for p in (ROOT / "crfbook").rglob("*.py") if "\n@kernel" in p.read_text())
-HOLDING = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES}
+KEYED = {"crfbook._jit", *(".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES)}
 MAX_LINES = 80  # of formatted code, in one kernel
 MAX_ARGUMENTS = 12  # arrays that belong together travel as one NamedTuple
 
@@ -96,6 +97,32 @@ def rule_decorated(tree, arrays):
         assert decorators == ["kernel"], f"{f.name} is decorated with {decorators}, not with @kernel"
 
 
+def rule_globals(tree, arrays):
+    """A kernel reads what the key of the cache counts: constants that are written out, kernels, tuples.
+
+    Of a file without kernels the key has the tuples alone (`crfbook._jit`), and of no file plain functions.
+    """
+    read = set()
+    for f in functions(tree):
+        names = [n for n in ast.walk(f) if isinstance(n, ast.Name)]
+        read |= (
+            {n.id for n in names} - {n.id for n in names if isinstance(n.ctx, ast.Store)} - {*arguments(f)}
+        )
+    plain = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)} - {f.name for f in functions(tree)}
+    assert not read & plain, f"a kernel calls {read & plain}, which are no kernels"
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module not in ("numpy", "math", *KEYED):
+            for name in [alias.name for alias in node.names if (alias.asname or alias.name) in read]:
+                found = getattr(importlib.import_module(node.module), name)
+                is_tuple = isinstance(found, type) and issubclass(found, tuple)
+                assert is_tuple, f"a kernel reads {name} of {node.module}"
+        if isinstance(node, ast.Assign) and {n.id for n in node.targets if isinstance(n, ast.Name)} & read:
+            made = {
+                n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            }
+            assert not made & plain, f"line {node.lineno}: a constant of kernels that {made & plain} makes"
+
+
 def rule_body(tree, arrays):
     """No exceptions, prints, strings, random numbers, lambdas or inner functions;
     minus infinity is -np.inf.
@@ -169,9 +196,6 @@ def rule_length(tree, arrays):
         assert len(lines) <= MAX_LINES, f"{f.name} has {len(lines)} lines of code: it holds two ideas"
 
 
-# each is on its way to NamedTuples; none may join them
-
-
 def rule_few_arguments(tree, arrays):
     for f in functions(tree):
         n = len(arguments(f))
@@ -179,7 +203,7 @@ def rule_few_arguments(tree, arrays):
 
 
 RULES = [
-    rule_decorated, rule_body,
+    rule_decorated, rule_globals, rule_body,
     rule_no_function_arguments, rule_docstrings, rule_length, rule_few_arguments,
 ]  # fmt: skip
 
@@ -223,6 +247,9 @@ def twice(x, out):
 HANDED_ON = SOUND[SOUND.index('    """out[0] <- 2') :]
 BROKEN = [
     (rule_decorated, "@kernel\ndef twice", "@njit(parallel=True)\ndef twice"),
+    (rule_globals, "@kernel\ndef total", "def total"),
+    (rule_globals, "import numpy as np\n", "from crfbook.training.certificate import TINY as range\n"),
+    (rule_globals, "as np\n", "as np\n\n\ndef half():\n    return 0.5\n\n\nrange = half()\n"),
     (rule_body, "s = 0.0", "s = -1e9"),
     (rule_body, "s = 0.0", "s = np.random.rand()"),
     (rule_body, "s = 0.0", "s = 0.0\n    print(s)"),

@@ -388,7 +388,7 @@ def default_viterbi_plain(log_node, log_edge, stored):
     """(score, path (T,)) of the best path: the readable sister of `default_viterbi_many`, for one group.
 
     The default comes from the best previous label q. For next labels that follow q in a stored pair, it
-    comes from the best label that stores none.
+    comes from the best label that stores none. Of equally good previous labels the smallest is taken.
 
     log_node : (T, L).
     log_edge, stored : (L, L) [previous, next], scores and bool; pairs that are not stored score 0.
@@ -403,8 +403,9 @@ def default_viterbi_plain(log_node, log_edge, stored):
             rest = np.where(stored[:, y], -np.inf, delta)
             best[y], came[y] = rest.max(), rest.argmax()
         pairs = np.where(stored, delta[:, None] + log_edge, -np.inf)
-        came = np.where(pairs.max(axis=0) > best, pairs.argmax(axis=0), came)
-        delta = u + np.maximum(best, pairs.max(axis=0))
+        top, first = pairs.max(axis=0), pairs.argmax(axis=0)
+        came = np.where(top > best, first, np.where(top == best, np.minimum(first, came), came))
+        delta = u + np.maximum(best, top)
         back.append(came)
     path = [int(delta.argmax())]
     for came in reversed(back):

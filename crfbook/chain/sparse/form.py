@@ -280,7 +280,7 @@ class DefaultPairs(Stages):
         product, square, count = (add_tree(np.stack(part)) for part in zip(*self.parts, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):  # 0 inf where nothing was added
             psi = np.exp(self.edges.scores.score)
-            expected = count + np.where(product > 0.0, product * psi, 0.0)
+            expected = count + np.where(product == 0.0, 0.0, product * psi)
             if len(square):
-                expected -= np.minimum(expected, np.where(square > 0.0, square * psi**2, 0.0))
+                expected -= np.minimum(expected, np.where(square == 0.0, 0.0, square * psi**2))
         total[self.problem.features.n_node + self.weight_of] += expected

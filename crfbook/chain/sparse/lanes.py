@@ -159,6 +159,8 @@ def _normalise(n, r, alpha, mass, scale, log_z, flags):
                 lost |= alpha[y, b] > 0.0 and alpha[y, b] < SMALLEST_MASS
             if lost:
                 flags[r + b] = 1
+                for y in range(alpha.shape[0]):  # they may be infinite, and 0 times that is no 0
+                    alpha[y, b] = 0.0
             else:
                 scale[b] = 1.0 / mass[b]
                 log_z[r + b] += np.log(mass[b])
@@ -179,7 +181,7 @@ def _lanes_forward(r, step_ptr, edges, log_node, log_z, flags, cells):
             break
         for b in range(LANES):
             for y in range(L):
-                psi[t, y, b] = log_node[lo + b, y] if b < n else 0.0
+                psi[t, y, b] = log_node[lo + b, y] if b < n and not flags[r + b] else 0.0
         mass = NOTHING
         if t == 0:
             for y in range(L):

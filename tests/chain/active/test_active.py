@@ -9,6 +9,7 @@ from crfbook import brute
 from crfbook.chain import inference
 from crfbook.chain.active.form import OUTSIDE, RULES, ActiveObjective
 from crfbook.chain.active.sequence import active_marginals_plain
+from crfbook.chain.numpy_form import attribute_pairs
 from crfbook.chain.objective import Objective
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus
@@ -331,6 +332,11 @@ def test_the_readable_sister_has_the_same_sums(seed, eps):
         value, grad = objective(w)
         assert value == pytest.approx(log_z - score, rel=1e-11)
         edge = (counts - gold)[features.edge_prev, features.edge_next]
+        weight, cell, x = attribute_pairs(corpus, features, np.arange(corpus.n_tokens))
+        less = p_node.copy()
+        less[np.arange(len(less)), corpus.labels] -= weights[corpus.sequence]
+        nodes = np.bincount(weight, x * less.ravel()[cell], features.n_node)
+        np.testing.assert_allclose(grad[: features.n_node], nodes, rtol=0, atol=1e-10)
         # pairs that start active alone: of the others no form has counts
         np.testing.assert_allclose(grad[features.n_node :], edge, rtol=0, atol=1e-10)
     if eps == 0.0:

@@ -7,6 +7,7 @@ from helpers.problems import CASES, case, constraints_for
 
 from crfbook import brute
 from crfbook.chain import inference
+from crfbook.chain.sequence import plain_viterbi
 from crfbook.chain.sparse import potentials
 from crfbook.chain.sparse.default import ALIVE, PAIRS, ROWS, bound_row, default_viterbi_plain, largest
 from crfbook.data.constraints import Constraints, bounds_of, constraints_from
@@ -164,7 +165,7 @@ def test_the_largest_is_the_first_of_the_largest():
             assert largest(np.append(values, 9.0), n) == (values.argmax(), values.max())
 
 
-@pytest.mark.parametrize("kind", ["any", "few pairs", "negative"])
+@pytest.mark.parametrize("kind", ["any", "ties", "few pairs", "negative"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_readable_sister_finds_the_same_paths(seed, kind):
     corpus, features, w = weights("five labels", seed, 1.0, kind)
@@ -179,6 +180,15 @@ def test_the_readable_sister_finds_the_same_paths(seed, kind):
         score, found = default_viterbi_plain(node[rows], table, stored)
         assert found == path[rows].tolist() and score == pytest.approx(want[s], rel=1e-12)
     assert kind == "few pairs" or stored.any()
+
+
+def test_the_readable_sister_takes_the_smallest_of_equal_labels():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        node, stored = rng.integers(0, 2, (4, 3)).astype(float), rng.random((3, 3)) < 0.5
+        table = np.where(stored, rng.integers(-1, 2, (3, 3)), 0.0)
+        scores = np.concatenate([node.ravel(), np.tile(table, (4, 1, 1)).ravel()])
+        assert default_viterbi_plain(node, table, stored)[1] == plain_viterbi(scores, 3)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -156,3 +156,15 @@ def test_it_is_chosen_for_many_labels_with_few_pairs():
         features = observed(corpus, n_labels, 60)
         chooser = FormChooser(features, corpus, "auto", kernels=True)
         assert chooser.choose(np.ones(features.n_features)) == chosen
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+def test_a_sequence_that_scaled_sums_cannot_hold_spoils_no_other(constrained):
+    """Its exp is inf, and inf times 0 is NaN: the sums of all pairs are those of the batched form."""
+    corpus = make_corpus([0, 2, 4], [0, 0, 0, 1, 1], [0], labels=[0, 1, 0, 1])
+    features = observed(corpus, 3, 1, 1, all_states=True, all_transitions=True)
+    ones, cycle = np.ones(3, bool), np.roll(np.eye(3, dtype=bool), 1, axis=1)
+    constraints = Constraints(cycle, ones, ones) if constrained else None
+    for big in (-1e3, -1e4, 1e5):
+        w = np.concatenate([[0.0, 0.0, big], 0.1 * np.arange(9.0)])
+        check(*both(corpus, features, w, constraints))
