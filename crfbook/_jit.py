@@ -119,7 +119,10 @@ def _remembered_fingerprint(root):
 
 def _cache_folder():
     """Folder for this version's machine code, or None where there is none and none can be made."""
-    root = _user_cache()
+    try:
+        root = _user_cache()
+    except RuntimeError:  # a home folder that the system does not know
+        return None
     name = _remembered_fingerprint(root)
     with contextlib.suppress(OSError):
         (root / name).mkdir(parents=True, exist_ok=True)

@@ -210,7 +210,7 @@ DECODERS = {  # form: potentials from the weights, and Viterbi with them
 def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi).
 
-    form : "dense", "sparse", "numpy", or "auto": what takes less time, see chain/sparse/choice.py.
+    form : "dense", "sparse", "default", "numpy", or "auto": what takes less time, see chain/sparse/choice.py.
         All find the same path.
     """
     name = decoding_form(form, corpus, features, w, constraints)
@@ -256,8 +256,9 @@ def _decode_by_default(corpus, features, w, constraints, n_threads):
 
 
 def node_marginals(corpus, features, w, constraints=None, n_threads=1, form="auto"):
-    """p_node (N, L): probability that token t has label y, given its sequence. form: "batched",
-    "sparse", "numpy" or "auto".
+    """p_node (N, L): probability that token t has label y, given its sequence.
+
+    form : "batched", "sparse", "default" (plain transitions), "numpy" or "auto".
     """
     out = np.empty((corpus.n_tokens, features.n_labels))
     _forward_backward(corpus, features, w, constraints, n_threads, out, form)

@@ -88,8 +88,8 @@ class Objective:
         float64 (1/p is L^T at w = 0), `log_value` of the start is a good one.
         A loss beyond exp(500) times the scale has the value inf.
 
-    form : "batched", "sparse", "numpy" (both: log loss only), or "auto": "numpy" if the problem is tiny, else
-        at each evaluation the one that is faster there, see chain/sparse/choice.py.
+    form : "batched"; "sparse", "default" (plain transitions), "numpy": log loss only; or "auto": "numpy" if
+        the problem is tiny, else at each evaluation the one that is faster there, see chain/sparse/choice.py.
 
     Raises
     ------

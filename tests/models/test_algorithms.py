@@ -414,7 +414,7 @@ def test_the_table_names_what_exists():
 def test_who_has_a_goal_is_told_that_the_default_of_epochs_ended_before_it(algorithm):
     """Perceptron, PA, AROW and boosting have none. L-BFGS and "auto" say that themselves."""
     settings = SimpleNamespace(algorithm=algorithm, c1=0.0, c2=1.0)
-    result = SimpleNamespace(status="max_iterations", n_iter=7, w=np.ones(3), state={})
+    result = SimpleNamespace(status="max_iterations", n_iter=7, w=np.ones(3), state={}, objective=1.0)
     corpus = SimpleNamespace(attr_val=np.zeros(0), seq_weight=np.zeros(0))
     for by_default in (True, False):
         with warnings.catch_warnings(record=True) as said:
@@ -423,3 +423,16 @@ def test_who_has_a_goal_is_told_that_the_default_of_epochs_ended_before_it(algor
         wanted = by_default and algorithm in ("sgd", "sag", "sdca", "sbcd", "cd")
         assert [w.category for w in said] == [ConvergenceWarning] * wanted
         assert not wanted or "stopped at its default of 7 epochs" in str(said[0].message)
+
+
+def test_learning_rates_that_are_too_large_are_told():
+    """One value of 1e5 is within every trial's bounds, and leaves weights worse than none."""
+    y = [[f"l{(31 * i + 7 * t * t) % 90}" for t in range(1 + i % 5)] for i in range(80)]
+    X = [[{f"w{label}": 1.0} for label in labels] for labels in y]
+    X[0][0]["n"], X[1][0]["n"] = 1e5, -1.0
+    with pytest.warns(ConvergenceWarning, match="above that of the start.*smaller attribute values"):
+        CRF("sgd", max_iterations=8).fit(X, y)
+    X[0][0]["n"] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CRF("sgd", max_iterations=8).fit(X, y)
