@@ -25,6 +25,8 @@ def main(argv=None):
     parser.add_argument("--folder", default="results", help="where tables write their records (%(default)s)")
     parser.add_argument("--dirty", action="store_true", help="record although files are not committed")
     options = parser.parse_args(argv)
+    if options.repeats is not None and options.repeats < 1:
+        parser.error(f"--repeats: expected at least 1, got {options.repeats}")
     if not options.names:
         return list_studies(known)
     names = timings if options.names == ["all"] else options.names
