@@ -365,6 +365,7 @@ class WeightNames(Fitted):
         """
         import pandas
 
+        check_is_fitted(self, "weights_")
         rows = [("state", a, None, y, w) for (a, y), w in self.state_features_.items()]
         rows += [("transition", None, p, n, w) for (p, n), w in self.transition_features_.items()]
         rows += [("edge", b, p, n, w) for (b, p, n), w in self.edge_features_.items()]

@@ -165,6 +165,8 @@ class FromCRFsuite(BaseEstimator):
             known = vars(type(self).from_crfsuite(path) if foreign else type(self).load(path))
             params = self._get_param_names()
             self.__dict__.update({key: value for key, value in known.items() if key not in params})
+        if isinstance(own := getattr(type(self), name, None), property):
+            return own.fget(self)  # raises NotFittedError, an AttributeError, once more
         if name not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.__dict__[name]

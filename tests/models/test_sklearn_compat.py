@@ -211,3 +211,10 @@ def test_owlqn_is_lbfgs_with_a_penalty():
 def test_parameters_without_effect_are_named():
     with pytest.warns(UserWarning, match="ignored: calibration_eta, linesearch, trainer_cls"):
         CRF(max_iterations=1, calibration_eta=0.1, linesearch="Backtracking", trainer_cls=int).fit(X, Y)
+
+
+@pytest.mark.parametrize("ask", ["edge_features_", "history_", "weights_to_frame"])
+def test_what_makes_a_table_says_that_there_is_no_model_yet(ask, tmp_path):
+    for model in (CRF(), CRF(model_filename=tmp_path / "none")):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            getattr(model, ask)()
