@@ -23,7 +23,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import without_zeros
 from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import Labels
-from crfbook.decoding import BEAM_WIDTH, decode, kbest
+from crfbook.decoding import BEAM_WIDTH
 from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
 from crfbook.models.inputs import (
     below_one,
@@ -34,13 +34,11 @@ from crfbook.models.inputs import (
     sequence_weights,
 )
 from crfbook.models.parameters import thread_count
-from crfbook.tagging.model import MOST_RANKS, SentenceModel
+from crfbook.tagging.model import SentenceModel
+from crfbook.tagging.predictor import Predictor, by_sequence
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-MOST_SEQUENCES = 64  # that are tagged one by one: more repay what a corpus costs
-
 
 class Sequences(list):
     """A list of lists that NumPy turns into a one-dimensional array of lists, whatever their lengths.
@@ -56,7 +54,7 @@ class Sequences(list):
         return array
 
 
-class Predictions(BaseEstimator):
+class Predictions(Predictor, BaseEstimator):
     """The part of an estimator that predicts. Needs encoder_, and of `CRF` all of `Fitted`, and n_jobs.
 
     X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not
@@ -64,8 +62,6 @@ class Predictions(BaseEstimator):
     method raises NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid
     all its paths.
     """
-
-    encoder_: Any  # Encoder, or IntegerAlphabet
 
     @property
     def classes_(self) -> list[Any]:
@@ -98,34 +94,7 @@ class Predictions(BaseEstimator):
         """
         usual = form == "auto" and type(beam_width) is int and beam_width >= 1
         found = self._one_by_one(X, SentenceModel.tag) if usual else None
-        if found is not None:
-            return Sequences(found)
-        corpus = self._known(X)
-        path = self._decode(corpus, form, beam_width)
-        return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
-
-    def predict_kbest(self, X: Data, k: int = 10, form: str = "auto") -> list[list[tuple[list[Any], float]]]:
-        """The k most probable labellings of each sequence, best first: for each sequence a list of pairs
-        (labels, log probability); shorter where fewer labellings are allowed.
-
-        The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold. Log
-        probabilities are in nats; a perceptron's scores are not trained to be any.
-        form : "dense", "default" (time grows with the label pairs that are stored), or "auto". Both give the
-        same. Other forms of `predict` keep the best labelling alone.
-        """
-        if form == "auto" and type(k) is int and 1 <= k <= MOST_RANKS:
-            found = self._one_by_one(X, SentenceModel.kbest, k)
-            if found is not None:
-                names = self.encoder_.labels_
-                return [[([names[y] for y in path], p) for path, p in best] for best in found]
-        corpus = self._known(X)
-        best = self._kbest(corpus, k, form)
-        names, ptr = self.encoder_.decode, corpus.seq_ptr
-        labels = [names(np.ascontiguousarray(path), ptr) for path in best.path.T]
-        log_proba = np.minimum(best.log_proba, 0.0).tolist()  # above 0 is rounding
-        return [
-            [(labels[j][i], log_proba[i][j]) for j in range(n)] for i, n in enumerate(best.found.tolist())
-        ]
+        return Sequences(self._labels(X, form, beam_width=beam_width) if found is None else found)
 
     def predict_single(self, xseq: Any, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[Any]:
         """`predict` for one sequence: a list of labels."""
@@ -134,7 +103,7 @@ class Predictions(BaseEstimator):
     def predict_array(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[np.ndarray]:
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
-        return _by_sequence(self._decode(corpus, form, beam_width), corpus)
+        return by_sequence(self._decode(corpus, form, beam_width=beam_width), corpus)
 
     def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
@@ -147,14 +116,6 @@ class Predictions(BaseEstimator):
     def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
         """`predict_marginals` for one sequence: a list of dicts."""
         return self.predict_marginals([xseq])[0]
-
-    def predict_marginals_array(self, X: Data, form: str = "auto") -> list[np.ndarray]:
-        """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
-        found = self._one_by_one(X, SentenceModel.marginals) if form == "auto" else None
-        if found is not None:
-            return [p_node for p_node, _ in found]
-        corpus = self._known(X)
-        return _by_sequence(inference.node_marginals(corpus, *self._model(), form=form), corpus)
 
     def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
         """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1,
@@ -182,16 +143,7 @@ class Predictions(BaseEstimator):
             if unknown:
                 raise ValueError(f"span {i}: expected labels of the model, got {shown(unknown[0])}")
             found.append((sequence, first, [number[label] for label in labels]))
-        if (
-            isinstance(X, list)
-            and len(found) <= MOST_SEQUENCES
-            and all(_is_inside(X, *span) for span in found)
-        ):
-            each = [self._one_by_one([X[s]], SentenceModel.log_proba, [(t, ids)]) for s, t, ids in found]
-            if all(one is not None for one in each):
-                return np.array([one[0][0] for one in each])
-        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
-        return inference.span_log_proba(corpus, features, w, found, constraints, n_threads)
+        return self._span_log_proba(X, found)
 
     def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
@@ -222,33 +174,6 @@ class Predictions(BaseEstimator):
                 f"score: expected at least one token that counts, got {len(found)} sequences without any"
             )
         return float(weight @ right) / total
-
-    def _sentence_model(self) -> SentenceModel | None:
-        """`SentenceModel` of the model as it stands; None: it has none."""
-        return None
-
-    def _one_by_one(self, X, ask, *more):
-        """[ask(`SentenceModel`, tokens, *more)] of few short sequences; None: see tagging/model.py."""
-        if type(X) is not list or len(X) > MOST_SEQUENCES:
-            return None
-        sentences, found = self._sentence_model(), []
-        if sentences is None:
-            return None
-        for tokens in X:
-            read = sentences.read(tokens)
-            found.append(None if read is None else ask(sentences, read, *more))
-            if found[-1] is None:
-                return None
-        return found
-
-    def _decode(self, corpus, form, beam_width):
-        """Label ids int32 (N,)."""
-        return decode(corpus, *self._model(), form=form, beam_width=beam_width)
-
-    def _kbest(self, corpus, k, form):
-        """`KBest`."""
-        features, w, constraints, n_threads = self._model()
-        return kbest(corpus, features, w, constraints, k, n_threads, form)
 
     def _named(self, tables):
         """Arrays (T, L) of probabilities as lists of {label: probability}."""
@@ -380,12 +305,6 @@ class WeightNames(Fitted):
                 yield (b, labels[p], labels[n]), w
 
 
-def _is_inside(X, sequence, first, ids):
-    """Whether a span of labels lies inside its sequence, which is a list of tokens."""
-    tokens = X[sequence] if 0 <= sequence < len(X) else ()
-    return isinstance(tokens, (list, tuple)) and 0 <= first < first + len(ids) <= len(tokens)
-
-
 def gold_labels(X, y):
     """Labels as a list of lists, from y or from what X carries."""
     if y is not None:
@@ -393,9 +312,5 @@ def gold_labels(X, y):
     if hasattr(X, "labels_by_sequence"):
         return X.labels_by_sequence()
     if hasattr(X, "attr_ptr"):
-        return [part.tolist() for part in _by_sequence(X.labels, X)]
+        return [part.tolist() for part in by_sequence(X.labels, X)]
     raise ValueError("expected labels y, one sequence of labels for each sequence of X, got none")
-
-
-def _by_sequence(rows, corpus):
-    return np.split(rows, corpus.seq_ptr[1:-1]) if corpus.n_sequences else []
