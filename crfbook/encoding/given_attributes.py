@@ -267,17 +267,33 @@ class ItemAttributes(_Given):
     def learn(self, tokens, seq_ptr, min_freq):
         """Build the alphabet from a flat list of tokens; returns (Rows, occurrences of each attribute)."""
         ptr, numbers, names, values, own = _read(tokens, seq_ptr)
+        ids, counts = self._take_up(names, counted(numbers, len(names)), min_freq)
+        del names
+        return _rows(ptr, numbers, ids, values, own), counts
+
+    def merged(self, counts, other, other_counts):
+        """(attributes of both, their counts), of counts (A,) each; both learnt without min_freq."""
+        new = ItemAttributes()
+        return new, new._take_up(self.names + other.names, np.concatenate([counts, other_counts]), 1)[1]
+
+    def places(self, merged):
+        """The ids of these attributes, and of these edge attributes, in `merged`."""
+        return look_up(merged.ids, self.names, len(self.names)), np.zeros(1, np.int32)
+
+    def _take_up(self, names, counts, min_freq):
+        """Become the alphabet of these names, some of them the same, that occur so often.
+
+        Returns (id of each name, -1 for a rare one; occurrences of each attribute).
+        """
         place, distinct = numbered(names, len(names))
-        counts = np.bincount(place, counted(numbers, len(names)), len(distinct)).astype(np.int64)
+        counts = np.bincount(place, counts, len(distinct)).astype(np.int64)
         by_name = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
         by_name = by_name[counts[by_name] >= max(min_freq, 1)]
-        order, _ = falling_order(counts[by_name])
-        kept = by_name[order]
+        kept = by_name[falling_order(counts[by_name])[0]]
         self.names = [distinct[i] for i in kept.tolist()]
         ids = np.full(len(distinct), -1, np.int32)
         ids[kept] = np.arange(len(kept), dtype=np.int32)
-        del names, distinct
-        return _rows(ptr, numbers, ids[place], values, own), counts[kept]
+        return ids[place], counts[kept]
 
     def apply(self, tokens, seq_ptr):
         """Rows of other tokens; attributes not in the alphabet are left out."""
@@ -433,10 +449,35 @@ class MatrixAttributes(_Given):
         if self.column_names is not None and len(self.column_names) != self.n_columns:
             raise ValueError(f"{len(self.column_names)} attribute names for {self.n_columns} columns")
         ptr, column, val = self._read(matrices)
-        counts = np.bincount(column, minlength=self.n_columns)
+        counts = self._take_up(np.bincount(column, minlength=self.n_columns), min_freq)
+        return self._rows(ptr, column, val), counts
+
+    def merged(self, counts, other, other_counts):
+        """As of `ItemAttributes`. ValueError unless both have as many columns."""
+        if self.n_columns != other.n_columns:
+            both = f"{self.n_columns} and {other.n_columns}"
+            raise ValueError(f"columns of numbers: expected the same in all parts of a text, got {both}")
+        new, together = MatrixAttributes(self.column_names), np.zeros(self.n_columns, np.int64)
+        new.n_columns = self.n_columns
+        together[self.columns] += counts
+        together[other.columns] += other_counts
+        return new, new._take_up(together, 1)
+
+    def places(self, merged):
+        """As of `ItemAttributes`."""
+        return merged._ids()[self.columns], np.zeros(1, np.int32)
+
+    def _take_up(self, counts, min_freq):
+        """Become the alphabet of columns that occur so often; returns the occurrences of each attribute."""
         kept = np.flatnonzero(counts >= max(min_freq, 1))
         self.columns = kept[falling_order(counts[kept])[0]]
-        return self._rows(ptr, column, val), counts[self.columns]
+        return counts[self.columns]
+
+    def _ids(self):
+        """int32: the attribute of each column, or -1."""
+        ids = np.full(self.n_columns, -1, np.int32)
+        ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
+        return ids
 
     def apply(self, matrices, seq_ptr):
         """Rows of other matrices; columns without an attribute are left out."""
@@ -466,11 +507,10 @@ class MatrixAttributes(_Given):
         return new
 
     def _rows(self, ptr, column, val):
-        ids = np.full(self.n_columns, -1, np.int32)
-        ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
-        known = ids[column] >= 0
+        ids = self._ids()[column]
+        known = ids >= 0
         val = val[known]
-        return Rows(pointers_of_kept(ptr, known), ids[column[known]], None if (val == 1).all() else val)
+        return Rows(pointers_of_kept(ptr, known), ids[known], None if (val == 1).all() else val)
 
     def _read(self, matrices):
         """All matrices as one CSR without zeros: ptr int64 (N+1,), column int and value float64 (nnz,)."""

@@ -40,6 +40,7 @@ from crfbook.tagging.predictor import Predictor, by_sequence
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+
 class Sequences(list):
     """A list of lists that NumPy turns into a one-dimensional array of lists, whatever their lengths.
 

@@ -190,7 +190,9 @@ class Tagger:
     def _number(self, label):
         sentences = self._current()
         try:
-            return self._chain().encoder_.labels_.index(label) if sentences is None else sentences.number[label]
+            return (
+                self._chain().encoder_.labels_.index(label) if sentences is None else sentences.number[label]
+            )
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"expected a label of the model, got {shown(label)}") from None
 
