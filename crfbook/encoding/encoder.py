@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import Stored, check_arrays, check_fields, number, shown
+from crfbook._checks import Stored, check_arrays, check_fields, number, shown, unexpected
 from crfbook.data.columns import Data
 from crfbook.data.corpus import Corpus, make_corpus, owners
 from crfbook.data.vocabulary import (
@@ -142,7 +142,7 @@ class Encoder:
         ):
             if one != two:
                 both = f"{shown(one)} and {shown(two)}"
-                raise ValueError(f"{what}: expected the same in all parts of a text, got {both}")
+                raise unexpected(what, "the same in all parts of a text", both)
         new = Encoder(self.template, attribute_names=self._column_names)
         new._attributes, new.attribute_counts_ = self.attributes.merged(
             self.attribute_counts_, other.attributes, other.attribute_counts_
@@ -224,10 +224,8 @@ class Encoder:
         """
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:
-            kinds = ", ".join(_KINDS)
-            raise ValueError(
-                f"this is no encoder: expected one of the kinds {kinds}, got {shown(header.get('kind'))}"
-            )
+            kinds = f"one of the kinds {', '.join(_KINDS)}"
+            raise unexpected("this is no encoder", kinds, shown(header.get("kind")))
         attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays, trust)
         check_fields(header, {"min_freq": ((int, float), 0), "columns": ((list, type(None)), None)})
         columns = header["columns"] or []

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, shown
+from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected
 from crfbook.data.corpus import (
     blocks,
     counted,
@@ -217,10 +217,8 @@ def as_sequences(X):
     sequences = []
     for i, sequence in enumerate(X):
         if isinstance(sequence, (str, bytes, dict)):
-            raise TypeError(
-                f"sequence {i}: expected a list of tokens, "
-                f"got {shown(sequence)} (X is a list of sequences of tokens)"
-            )
+            got = f"{shown(sequence)} (X is a list of sequences of tokens)"
+            raise unexpected(f"sequence {i}", "a list of tokens", got, TypeError)
         if not hasattr(sequence, "__len__"):
             if hasattr(sequence, "items"):  # pycrfsuite.ItemSequence
                 sequence = sequence.items()
@@ -366,9 +364,8 @@ def _read(tokens, seq_ptr):
 def _pairs(token, t, seq_ptr):
     """One token as a list of (name, value) without nesting; raises TypeError naming the token."""
     if not isinstance(token, (dict, *LISTS)):
-        raise TypeError(
-            f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {shown(token)}"
-        )
+        wanted = "a dict or a list of attribute strings"
+        raise unexpected(where(t, seq_ptr), wanted, shown(token), TypeError)
     try:
         return list(_unfold(token))
     except RecursionError:  # some 1,000 levels; a dict that holds itself has no end
@@ -403,18 +400,15 @@ def _understand(name, value):
     if isinstance(value, (str, bytes)):
         return f"{name}:{_text(value)}", 1.0
     if not isinstance(value, (Real, np.bool_)):
-        raise TypeError(
-            f"attribute {shown(name)}: expected a number, a bool, a string, a dict or a list, "
-            f"got {shown(value)}"
-        )
+        wanted = "a number, a bool, a string, a dict or a list"
+        raise unexpected(f"attribute {shown(name)}", wanted, shown(value), TypeError)
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits
-        raise ValueError(
-            f"attribute {shown(name)}: expected a value within float64, got an integer that exceeds it"
-        ) from None
+        what = f"attribute {shown(name)}"
+        raise unexpected(what, "a value within float64", "an integer that exceeds it") from None
     if not np.isfinite(number):
-        raise ValueError(f"attribute {shown(name)}: expected a finite value, got {number}")
+        raise unexpected(f"attribute {shown(name)}", "a finite value", number)
     return name, number
 
 
@@ -456,7 +450,7 @@ class MatrixAttributes(_Given):
         """As of `ItemAttributes`. ValueError unless both have as many columns."""
         if self.n_columns != other.n_columns:
             both = f"{self.n_columns} and {other.n_columns}"
-            raise ValueError(f"columns of numbers: expected the same in all parts of a text, got {both}")
+            raise unexpected("columns of numbers", "the same in all parts of a text", both)
         new, together = MatrixAttributes(self.column_names), np.zeros(self.n_columns, np.int64)
         new.n_columns = self.n_columns
         together[self.columns] += counts
@@ -524,10 +518,8 @@ class MatrixAttributes(_Given):
             bad = ~np.isfinite(value)
             if bad.any():
                 k = int(np.argmax(bad))
-                raise ValueError(
-                    f"sequence {i}, token {row[k]}, column {column[k]}: "
-                    f"expected a finite number, got {value[k]}"
-                )
+                place = f"sequence {i}, token {row[k]}, column {column[k]}"
+                raise unexpected(place, "a finite number", value[k])
             sizes.append(np.bincount(row, minlength=matrix.shape[0]))
             columns.append(column)
             values.append(value)
@@ -542,9 +534,8 @@ def checked_matrix(i, matrix):
         if matrix.ndim == 1 and matrix.size == 0:
             matrix = np.zeros((0, 0))
     if len(matrix.shape) != 2:
-        raise ValueError(
-            f"sequence {i}: expected an array of shape (tokens, attributes), got shape {matrix.shape}"
-        )
+        shape = f"shape {matrix.shape}"
+        raise unexpected(f"sequence {i}", "an array of shape (tokens, attributes)", shape)
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"sequence {i}: expected an array of real numbers, got dtype {matrix.dtype}")
     return matrix

@@ -10,7 +10,7 @@ from itertools import chain, pairwise, repeat
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, shown
+from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected
 from crfbook.data.corpus import inner_tokens, offsets, positions
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
 from crfbook.encoding.families import group, recoded
@@ -284,12 +284,10 @@ def as_columns(X, names):
 def _complain(rows, n, seq_ptr):
     for t, row in enumerate(rows):
         if not isinstance(row, (tuple, list)):
-            expected = "expected cells of the same form as in the first token"
-            raise TypeError(f"{where(t, seq_ptr)}: {expected}, got {shown(row)}")
+            wanted = "cells of the same form as in the first token"
+            raise unexpected(where(t, seq_ptr), wanted, shown(row), TypeError)
         if len(row) != n or n == 0:
-            raise ValueError(
-                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
-            )
+            raise unexpected(where(t, seq_ptr), f"{max(n, 1)} cells as in the first token", len(row))
 
 
 class CodedColumns:

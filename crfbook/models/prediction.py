@@ -7,9 +7,10 @@ do: they score as if they did not exist.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import wraps
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +40,9 @@ from crfbook.tagging.predictor import Predictor, by_sequence
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+T = TypeVar("T")
 
 
 class Sequences(list):
@@ -212,16 +216,26 @@ class Fitted(BaseEstimator):
         return pandas.DataFrame(self._history)
 
 
+def none_before_fit(get: Callable[[Any], T]) -> T:
+    """A property that is None before `fit`, as sklearn-crfsuite has it."""
+
+    @wraps(get)
+    def value(self):
+        return get(self) if hasattr(self, "weights_") else None
+
+    return property(value)  # type: ignore[return-value]
+
+
 class OneByOne(Fitted):
     """The part of an estimator that answers for short inputs one sentence a call."""
 
-    @property
+    @none_before_fit
     def classes_(self) -> list[Any]:
         """The labels; index = label id in every array. None before `fit`."""
-        return list(self.encoder_.labels_) if hasattr(self, "weights_") else None  # type: ignore[return-value]
+        return list(self.encoder_.labels_)
 
     def _sentence_model(self) -> SentenceModel | None:
-        get = self.__dict__.get
+        get: Any = self.__dict__.get
         w, features, limits, sets = get("weights_"), get("features_"), get("constraints_"), get("label_sets_")
         parts = get("encoder_"), features, w, limits, sets
         made = get("_sentences")
@@ -238,40 +252,32 @@ class WeightNames(Fitted):
     None before `fit`.
     """
 
-    @property
+    @none_before_fit
     def attributes_(self) -> list[Any]:
         """Names of the attributes that have a weight other than zero, most frequent first."""
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         names = self.encoder_.attribute_names()
         attrs = self.features_.node_attr[self.weights_[: self.features_.n_node] != 0]
         return [names[a] for a in np.unique(attrs)]
 
-    @property
+    @none_before_fit
     def num_attributes_(self) -> int:
         """How many attributes have a weight other than zero."""
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         return len(self.attributes_)
 
-    @property
+    @none_before_fit
     def state_features_(self) -> dict[tuple[Any, Any], float]:
         """{(attribute, label): weight}."""
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
         attrs, ids = self.features_.node_attr.tolist(), self.features_.node_label.tolist()
         weights = self.weights_[: self.features_.n_node].tolist()
         return {(names[a], labels[y]): w for a, y, w in zip(attrs, ids, weights, strict=True) if w}
 
-    @property
+    @none_before_fit
     def transition_features_(self) -> dict[tuple[Any, Any], float]:
         """{(label_from, label_to): weight} of the plain transitions.
 
         A pair that is missing has weight 0. That does not forbid it: only `constraints` forbid.
         """
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         return {(p, n): w for (b, p, n), w in self._edges() if b == 0}
 
     @property

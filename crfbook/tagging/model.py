@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from array import array
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from crfbook.data.constraints import bounds_of
-from crfbook.data.corpus import offsets, owners, pointers_of_kept, ragged_index
+from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import log_edge
 from crfbook.encoding.dicts import UNREADABLE, ItemReader
 from crfbook.encoding.given_attributes import sum_duplicates
@@ -60,8 +61,11 @@ class SentenceModel:
         self._limits = np.vstack([self.bounds.start, self.bounds.end, self.bounds.label_sets])
         self._lists = features.node_ptr, features.node_label, self._limits
         self._n_node = features.n_node
-        self._local, self._seconds = threading.local(), 0.0
-        self._of_template = encoder.attributes.kind == "template"
+        self._seconds, self._of_template = 0.0, encoder.attributes.kind == "template"
+        if self._of_template:
+            self._local = _Reader(partial(TemplateReader, encoder, label_sets))
+        else:
+            self._local = _Reader(partial(ItemReader, encoder.attributes.ids))
         self._kernels: Any = None
         self._may_load = kernels is None
         self._tables = self._transitions()
@@ -73,7 +77,7 @@ class SentenceModel:
         """A `SentenceModel`, or None for a model that it cannot serve."""
         attributes = getattr(encoder, "attributes", None)
         kind = getattr(attributes, "kind", None)
-        simple = kind == "items" or kind == "template" and is_simple(attributes)
+        simple = kind == "items" or kind == "template" and not any(f.stages for f in attributes.node)
         if simple and features.n_edge_attrs == 1 and features.n_labels <= MOST_LABELS:
             return cls(encoder, features, *model, **options)
         return None
@@ -119,14 +123,7 @@ class SentenceModel:
         """(T, flat, value, set_of): the number of tokens, and what kernels.py has; None: see the file."""
         if not isinstance(tokens, (list, tuple)) or len(tokens) > MOST_TOKENS:
             return None
-        try:
-            reader = self._local.reader
-        except AttributeError:
-            if self._of_template:
-                reader = TemplateReader(self.encoder, self.label_sets)
-            else:
-                reader = ItemReader(self.encoder.attributes.ids)
-            self._local.reader = reader
+        reader = self._local.reader
         try:
             if self._of_template:
                 return len(tokens), *reader.read(tokens, self._kernels)
@@ -143,12 +140,12 @@ class SentenceModel:
         ptr, ids = flat[: n_tokens + 1], flat[n_tokens + 1 :]
         known = ids >= 0
         value = value[known] if len(value) else None
-        ptr, ids, value = sum_duplicates(pointers_of_kept(ptr, known), ids[known], value)
+        ptr, ids, value = sum_duplicates(offsets(known)[ptr], ids[known], value)
         weight, weight_ptr = ragged_index(self.features.node_ptr, ids)
         item = owners(weight_ptr)
         cell = owners(ptr)[item] * n_labels + self.features.node_label[weight]
-        terms = self.w[weight] if value is None else value[item] * self.w[weight]
         with np.errstate(all="ignore"):
+            terms = self.w[weight] if value is None else value[item] * self.w[weight]
             sums = np.bincount(cell, terms, minlength=n_tokens * n_labels)
         u = sums.astype(np.float64, copy=False).reshape(n_tokens, n_labels)  # of nothing it is an int64
         if len(set_of):
@@ -221,6 +218,13 @@ class SentenceModel:
         return [(path[:, j].tolist(), min(0.0, s - found[1])) for j, s in enumerate(score)]
 
 
+class _Reader(threading.local):
+    """A reader for each thread."""
+
+    def __init__(self, make):
+        self.reader = make()
+
+
 def _at_hand():
     """Is numba loaded, and are the kernels on disk?"""
     if "numba" not in sys.modules:
@@ -273,11 +277,6 @@ def _marginals(u, tables):
     p_node = alpha * np.where(alpha > 0.0, beta, 0.0)
     p_node /= p_node.sum(1, keepdims=True)
     return p_node, float(np.log(scale).sum() + high.sum() + (len(u) - 1) * tables.edge[0])
-
-
-def is_simple(attributes):
-    """Whether `TemplateReader` can serve these `TemplateAttributes`."""
-    return not attributes.edge and not any(family.stages for family in attributes.node)
 
 
 class _Column(dict):

@@ -6,18 +6,24 @@ of a corpus needs numba and SciPy, so they are imported where it begins.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from crfbook.data.columns import Data
+from crfbook.data.constraints import Constraints
+from crfbook.data.corpus import Corpus
+from crfbook.data.features import FeatureSet
 from crfbook.tagging.model import MOST_RANKS, SentenceModel
 
 
 class Predictor:
-    """A subclass has encoder_, and says what `_known`, `_model` and `_sentence_model` are."""
+    """A subclass has encoder_, and says what these are."""
 
     encoder_: Any  # Encoder, or IntegerAlphabet
+    _known: Callable[..., Corpus]  # of X
+    _model: Callable[[], tuple[FeatureSet, np.ndarray, Constraints | None, int]]  # and threads
     _most_sequences: float = 64  # that are answered one by one: more repay what a corpus costs
 
     def predict_kbest(self, X: Data, k: int = 10, form: str = "auto") -> list[list[tuple[list[Any], float]]]:
@@ -107,14 +113,6 @@ class Predictor:
 
         features, w, constraints, n_threads = self._model()
         return kbest(corpus, features, w, constraints, k, n_threads, form)
-
-    def _known(self, X, y=None, unknown="mark"):
-        """The `Corpus` of X."""
-        raise NotImplementedError
-
-    def _model(self):
-        """(features, weights, constraints, number of threads)."""
-        raise NotImplementedError
 
 
 def _is_inside(X, sequence, first, ids):

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from crfbook._checks import File, ModelFileError, file_name, shown, whole
+from crfbook._checks import ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import without_zeros
 from crfbook.data.crfsuite import MAGIC, read_crfsuite
@@ -245,7 +245,7 @@ def _n_tokens(tokens):
     return tokens.shape[0] if hasattr(tokens, "shape") else len(tokens)
 
 
-def _opened(path: File, trust):
+def _opened(path, trust):
     """`chain_parts` of a file."""
     path = file_name(path, "Tagger")
     with open(path, "rb") as file:
