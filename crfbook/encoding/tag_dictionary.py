@@ -13,7 +13,7 @@ import numpy as np
 from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected, whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
-from crfbook.encoding.template_attributes import as_columns
+from crfbook.encoding.template_attributes import as_columns, column_name
 
 MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
 
@@ -159,8 +159,7 @@ def words_of(X, column, names=None):
     """The cells of one column (a name or a number) of what a template reads, flat; ValueError without it."""
     columns, _ = as_columns(X, names)
     names = list(columns)
-    if isinstance(column, int) and column < len(names):
-        column = names[column]
+    column = column_name(column, names)
     if column not in columns:
         raise ValueError(
             f"tag_dictionary: there is no column {shown(column)}; there are {', '.join(map(repr, names))}"

@@ -100,16 +100,14 @@ class TemplateAttributes:
         names, resolved = list(columns), {}
         for pattern in self.template.node + self.template.edge:
             for column in (source.column for source in pattern.sources):
-                if isinstance(column, int) and column < len(names):
-                    resolved[column] = columns[names[column]]
-                elif column in columns:
-                    resolved[column] = columns[column]
-                else:
+                name = column_name(column, names)
+                if name not in columns:
                     there = ", ".join(f"{j} {shown(name)}" for j, name in enumerate(names)) or "none"
                     raise ValueError(
                         f"template line {pattern.line} asks for column {shown(column)}; "
                         f"the data has these columns: {there}"
                     )
+                resolved[column] = columns[name]
         return resolved
 
     def _tables(self, coded):
@@ -251,6 +249,11 @@ def _ids(counts, min_freq, first_id):
     ids = np.full(len(together), -1, np.int32)
     ids[kept] = rank + first_id
     return order, _cut(ids, list(map(len, counts))), together[kept][order]
+
+
+def column_name(column, names):
+    """The name of a column, which a template calls by name or by number."""
+    return names[column] if isinstance(column, int) and column < len(names) else column
 
 
 def as_columns(X, names):

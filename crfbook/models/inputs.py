@@ -373,19 +373,17 @@ def _checked(corpus, y):
 
 
 def _without_unknown(corpus, n_attrs, n_edge_attrs):
-    known = corpus.attr_idx < n_attrs
-    if not known.all():
-        corpus = corpus._replace(
-            attr_ptr=offsets(known)[corpus.attr_ptr],
-            attr_idx=corpus.attr_idx[known],
-            attr_val=corpus.attr_val[known] if len(corpus.attr_val) else corpus.attr_val,
-        )
-    known = corpus.class_attr < n_edge_attrs
-    if not known.all():
-        corpus = corpus._replace(
-            class_ptr=offsets(known)[corpus.class_ptr], class_attr=corpus.class_attr[known]
-        )
-    return corpus
+    """The corpus without attributes and edge attributes beyond these numbers."""
+    known, own, val = corpus.attr_idx < n_attrs, corpus.class_attr < n_edge_attrs, corpus.attr_val
+    if known.all() and own.all():
+        return corpus
+    return corpus._replace(
+        attr_ptr=offsets(known)[corpus.attr_ptr],
+        attr_idx=corpus.attr_idx[known],
+        attr_val=val[known] if len(val) else val,
+        class_ptr=offsets(own)[corpus.class_ptr],
+        class_attr=corpus.class_attr[own],
+    )
 
 
 def sequence_weights(sample_weight, n_sequences):

@@ -20,6 +20,7 @@ from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import log_edge
 from crfbook.encoding.dicts import UNREADABLE, ItemReader
 from crfbook.encoding.given_attributes import sum_duplicates
+from crfbook.encoding.template_attributes import column_name
 from crfbook.encoding.templates import EXTRACTORS, make_extractor
 
 MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
@@ -377,7 +378,7 @@ class TemplateReader:
             raise ValueError("tokens of several sizes, or columns without a name")
 
         def cells_of(column):
-            name = names[column] if isinstance(column, int) and column < len(names) else column
+            name = column_name(column, names)
             if kind is str:
                 return tokens if names.index(name) == 0 else ()
             at = name if kind is dict else names.index(name)
