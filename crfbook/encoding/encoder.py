@@ -21,12 +21,12 @@ from crfbook.data.vocabulary import (
     labels_to_json,
     number_labels,
 )
+from crfbook.encoding.families import edge_classes
 from crfbook.encoding.given_attributes import (
     ItemAttributes,
     MatrixAttributes,
     as_sequences,
     checked_matrix,
-    edge_classes,
     is_columns,
     kind_of,
     pointers,

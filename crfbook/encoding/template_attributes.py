@@ -13,15 +13,12 @@ import numpy as np
 from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected
 from crfbook.data.corpus import inner_tokens, offsets, positions
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
-from crfbook.encoding.families import group, recoded
+from crfbook.encoding.families import edge_classes, gather, group, recoded, select_known
 from crfbook.encoding.given_attributes import (
     Rows,
     as_sequences,
-    edge_classes,
-    gather,
     is_columns,
     pointers,
-    select_known,
     sum_duplicates,
 )
 from crfbook.encoding.templates import (
