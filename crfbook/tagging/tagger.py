@@ -175,7 +175,7 @@ class Tagger:
 
     def _current(self):
         """Its `SentenceModel`, or None."""
-        return self._chain()._sentence_model()
+        return (self._model or self._chain())._sentences
 
     def _taken(self):
         """What is known of the sentence that this thread has set, read for the model as it stands."""
