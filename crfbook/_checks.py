@@ -43,6 +43,11 @@ def shown(value):
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
+def unexpected(place, expected, got, error=ValueError):
+    """The error of input that is not what was expected: one sentence. got : see `shown`."""
+    return error(f"{place}: expected {expected}, got {got}")
+
+
 def is_number(value):
     """Whether `value` compares with a number: no text, no truth value, no None, no array of several."""
     return hasattr(value, "__float__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)

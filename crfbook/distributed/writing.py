@@ -1,7 +1,7 @@
 """From texts to shards. Each text is read once, into parts with alphabets of their own, which are merged.
 
     1. encode     a text -> parts with alphabets of their own      (task; parts are files)
-    2. merge      alphabets -> the one of the whole                 (here; exact, see encoding/merging.py)
+    2. merge      alphabets -> the one of the whole                 (here; exact, see `Encoder.merged`)
     3. renumber   a part -> the same with the ids of the whole, and what weights it shows   (task)
     4. choose     weights of the whole, as `CRF.fit` would          (here)
     5. cut        a part -> a shard with its own weights            (task)
@@ -47,8 +47,7 @@ from crfbook.distributed.shards import (
     write_manifest,
     write_shard,
 )
-from crfbook.encoding.encoder import Encoder
-from crfbook.encoding.merging import renumbered
+from crfbook.encoding.encoder import Encoder, renumbered
 from crfbook.models.crf import CRF
 from crfbook.models.inputs import (
     encoder_from_state,

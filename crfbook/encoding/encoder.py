@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import Stored, check_arrays, check_fields, number, shown
+from crfbook._checks import Stored, check_arrays, check_fields, number, shown, unexpected
 from crfbook.data.columns import Data
-from crfbook.data.corpus import Corpus, make_corpus
+from crfbook.data.corpus import Corpus, make_corpus, owners
 from crfbook.data.vocabulary import (
     Labels,
     encode_labels,
@@ -21,6 +21,7 @@ from crfbook.data.vocabulary import (
     labels_to_json,
     number_labels,
 )
+from crfbook.encoding.families import edge_classes
 from crfbook.encoding.given_attributes import (
     ItemAttributes,
     MatrixAttributes,
@@ -30,7 +31,6 @@ from crfbook.encoding.given_attributes import (
     kind_of,
     pointers,
 )
-from crfbook.encoding.merging import merged_attributes
 from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
 from crfbook.encoding.templates import TemplateLike, as_template
 
@@ -110,7 +110,7 @@ class Encoder:
         unlabelled. on_unknown_label: "raise" (ValueError naming label and place;
         the default with y) or "mark" (-1).
         """
-        attributes = self._fitted()
+        attributes = self.attributes
         kind = kind_of(X, self.template)
         if kind not in (attributes.kind, None):
             raise ValueError(f"this encoder was fitted on {attributes.reads}, got {_KINDS[kind].reads}")
@@ -129,6 +129,9 @@ class Encoder:
     def merged(self, other: Encoder) -> Encoder:
         """The encoder that both texts together would have given, ids included. Both fitted without min_freq.
 
+        Ids depend on what occurs how often, not on where: nothing of the text is read again.
+        `renumbered` gives a corpus the new ids.
+
         Raises ValueError where forms of X, templates, columns or minimal frequencies differ.
         """
         for what, one, two in (
@@ -139,10 +142,11 @@ class Encoder:
         ):
             if one != two:
                 both = f"{shown(one)} and {shown(two)}"
-                raise ValueError(f"{what}: expected the same in all parts of a text, got {both}")
+                raise unexpected(what, "the same in all parts of a text", both)
         new = Encoder(self.template, attribute_names=self._column_names)
-        mine, others = (self.attributes, self.attribute_counts_), (other.attributes, other.attribute_counts_)
-        new._attributes, new.attribute_counts_ = merged_attributes(*mine, *others)
+        new._attributes, new.attribute_counts_ = self.attributes.merged(
+            self.attribute_counts_, other.attributes, other.attribute_counts_
+        )
         new.labels_, new.columns_ = label_alphabet({*self.labels_, *other.labels_}), self.columns_
         return new
 
@@ -158,34 +162,35 @@ class Encoder:
 
     @property
     def n_attrs(self) -> int:
-        return self._fitted().n_attrs
+        return self.attributes.n_attrs
 
     @property
     def n_edge_attrs(self) -> int:
-        return self._fitted().n_edge_attrs
+        return self.attributes.n_edge_attrs
 
     @property
     def attributes(self) -> Any:
         """The alphabet of attributes: of a template, of attribute strings or of columns of numbers."""
-        return self._fitted()
+        if self._attributes is None:
+            raise ValueError("this encoder is not fitted: call fit or fit_transform first")
+        return self._attributes
 
     def attribute_names(self, ids: Sequence[int] | None = None) -> list[Any]:
         """Texts of the attributes, in the order of ids (or of the given ids); built when asked for."""
-        return self._fitted().node_names(ids)
+        return self.attributes.node_names(ids)
 
     def attribute_name(self, i: int) -> str:
         """Text of one attribute, for example "U05:the/DT"."""
-        return self._fitted().node_names([i])[0]
+        return self.attributes.node_names([i])[0]
 
     def edge_attribute_names(self) -> list[str]:
         """Texts of the edge attributes; number 0 is the constant one, "B"."""
-        return self._fitted().edge_names()
+        return self.attributes.edge_names()
 
     def summary(self) -> str:
         """A few lines about the alphabets, to be printed."""
-        self._fitted()
+        hot = min(_HOT, self.n_attrs)
         counts, total = self.attribute_counts_, int(self.attribute_counts_.sum())
-        hot = min(_HOT, len(counts))
         share = counts[:hot].sum() / max(total, 1)
         lines = [
             f"labels           {self.n_labels:>12,}",
@@ -198,7 +203,7 @@ class Encoder:
 
     def get_state(self) -> dict[str, Any]:
         """What restores the encoder, without pickle: {"header": dict for JSON, "arrays": {name: array}}."""
-        attributes = self._fitted()
+        attributes = self.attributes
         header, arrays = attributes.get_state()
         header = {
             "kind": attributes.kind,
@@ -219,10 +224,8 @@ class Encoder:
         """
         header, arrays = state["header"], state["arrays"]
         if header.get("kind") not in _KINDS:
-            kinds = ", ".join(_KINDS)
-            raise ValueError(
-                f"this is no encoder: expected one of the kinds {kinds}, got {shown(header.get('kind'))}"
-            )
+            kinds = f"one of the kinds {', '.join(_KINDS)}"
+            raise unexpected("this is no encoder", kinds, shown(header.get("kind")))
         attributes = _KINDS[header["kind"]].from_state(header["attributes"], arrays, trust)
         check_fields(header, {"min_freq": ((int, float), 0), "columns": ((list, type(None)), None)})
         columns = header["columns"] or []
@@ -244,11 +247,6 @@ class Encoder:
         attributes = f"{self.n_attrs:,} attributes, {self.n_edge_attrs:,} edge attributes"
         return f"Encoder({attributes}, {self.n_labels} labels)"
 
-    def _fitted(self):
-        if self._attributes is None:
-            raise ValueError("this encoder is not fitted: call fit or fit_transform first")
-        return self._attributes
-
     @staticmethod
     def _content(kind, X, names):
         """(what the attributes class reads, seq_ptr)."""
@@ -265,3 +263,28 @@ class Encoder:
     def _flat(X, y, seq_ptr):
         own = getattr(X, "labels", None)
         return own if y is None or y is own else flat_labels(y, seq_ptr, may_be_flat=is_columns(X))
+
+
+def renumbered(corpus, old, new):
+    """The corpus that `new` would have made of a text that `old` has encoded.
+
+    old : encoder.
+    new : encoder merged from `old` and others, in any order.
+
+    The attributes of a token may stand in another order.
+    """
+    node, edge = old.attributes.places(new.attributes)
+    number = {label: i for i, label in enumerate(new.labels_)}
+    label = np.array([*map(number.__getitem__, old.labels_), -1], np.int32)  # -1 is the last place
+    val, weight = (x if len(x) else None for x in (corpus.attr_val, corpus.seq_weight))
+    attr, inner = edge[corpus.class_attr], corpus.inner
+    own = np.flatnonzero(attr)  # the constant attribute belongs to every class
+    sets = [(owners(corpus.class_ptr)[own], attr[own])]
+    classes = np.arange(corpus.n_classes)
+    class_of, class_ptr, class_attr = edge_classes(len(classes), classes, sets, new.n_edge_attrs)
+    edge_class = np.zeros(corpus.n_tokens, np.int32)
+    edge_class[inner] = class_of[corpus.edge_class[inner]]
+    return make_corpus(
+        corpus.seq_ptr, corpus.attr_ptr, node[corpus.attr_idx], attr_val=val, seq_weight=weight,
+        labels=label[corpus.labels], edge_class=edge_class, class_ptr=class_ptr, class_attr=class_attr,
+    )  # fmt: skip

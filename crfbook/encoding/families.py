@@ -3,6 +3,8 @@
 A pattern with cells c1 .. cm has the key (.. (c1 V2 + c2) V3 + ..) Vm + cm, V the number of values of a cell.
 Where that would pass 2^62 a stage numbers the beginnings seen so far anew. As codes follow the order of
 strings, so do keys: they are independent of the order of the data.
+
+Then: what patterns find at tokens as ragged rows of attributes, and as classes of edge attributes.
 """
 
 from itertools import repeat
@@ -10,10 +12,11 @@ from itertools import repeat
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, shown
+from crfbook.data.corpus import offsets, owners, stretches
 from crfbook.data.vocabulary import look_up
-from crfbook.encoding.given_attributes import append_cell, select_known
 
 LIMIT = 2**62  # keys stay below
+MAX_PRODUCT = 10**6  # attributes that several cells of one pattern give a token together
 TABLE = 2**20  # up to this many possible keys a table replaces sorting and searching
 
 
@@ -175,3 +178,99 @@ def _position(values, queries):
     place[place == len(values)] = 0
     place[values[place] != queries] = -1
     return place
+
+
+# ---- (token, key) pairs of a pattern, and what becomes of them ----
+
+
+def append_cell(part, codes, tabulated, size, place):
+    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out.
+
+    The numbers of values of a token's cells multiply. ValueError with place(token) where the product passes
+    MAX_PRODUCT.
+    """
+    rows, keys = part
+    table, ptr = tabulated
+    codes = codes if rows is None else codes[rows]
+    if ptr is None:
+        values = table[codes]
+    else:
+        sizes = ptr[codes + 1] - ptr[codes]
+        if keys is not None and rows is not None:
+            before, after = np.bincount(rows), np.bincount(rows, sizes)
+            for token in np.flatnonzero((before > 1) & (after > MAX_PRODUCT))[:1]:
+                many = f"its cells give {int(after[token]):,} attributes together"
+                raise ValueError(f"{place(token)}: {many}, expected at most {MAX_PRODUCT:,}")
+        rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
+        keys = None if keys is None else np.repeat(keys, sizes)
+        values = table[stretches(ptr[codes], sizes)]
+    has_value = values >= 0
+    if not has_value.all():
+        rows = np.flatnonzero(has_value) if rows is None else rows[has_value]
+        keys = None if keys is None else keys[has_value]
+        values = values[has_value]
+    return rows, values.astype(np.int64) if keys is None else keys * size + values
+
+
+def select_known(rows, values):
+    """Keep the rows whose value is >= 0."""
+    keep = values >= 0
+    if keep.all():
+        return rows, values
+    return np.flatnonzero(keep) if rows is None else rows[keep], values[keep]
+
+
+def gather(n, parts):
+    """Merge parts (rows, ids) into ragged rows: (ptr int64 (n+1,), idx int32).
+
+    `rows` rise (with repeats) and say whose the ids are; None stands for 0..n-1. Within a row the order is
+    that of the parts. `parts` is emptied on the way, to free memory.
+    """
+    ptr = np.zeros(n + 1, np.int64)
+    for rows, _ in parts:
+        ptr[1:] += 1 if rows is None else np.bincount(rows, minlength=n)
+    np.cumsum(ptr, out=ptr)
+    fill = ptr[:-1].copy()
+    idx = np.empty(ptr[-1], np.int32)
+    for i in range(len(parts)):
+        rows, ids = parts[i]
+        parts[i] = None
+        if rows is None:
+            idx[fill] = ids
+            fill += 1
+        else:
+            sizes = np.bincount(rows, minlength=n)
+            first = np.cumsum(sizes) - sizes
+            idx[(fill - first)[rows] + np.arange(len(rows))] = ids
+            fill += sizes
+    parts.clear()
+    return ptr, idx
+
+
+def edge_classes(n, inner, parts, n_edge_attrs):
+    """Classes of tokens with the same set of edge attributes.
+
+    inner: int64, the tokens that are not first in their sequence; parts: (rows, ids) as for `gather`, with
+    rows among `inner` and ids 1 .. n_edge_attrs-1. Each class also has the constant attribute 0.
+    Classes are numbered by their sets (shorter first where one begins the other), so they do not depend on
+    the order of the data. Returns (edge_class int32 (n,), class_ptr int64, class_attr int32).
+    """
+    ptr, idx = gather(n, parts)
+    row = owners(ptr)
+    key = np.unique(row * n_edge_attrs + idx)  # sets: each attribute once, in rising order
+    row, idx = key // n_edge_attrs, key % n_edge_attrs
+    size = np.bincount(row, minlength=n)
+    first = np.cumsum(size) - size
+    code = np.zeros(len(inner), np.int64)
+    for slot in range(int(size.max(initial=0))):
+        has = size[inner] > slot
+        code *= n_edge_attrs
+        code[has] += idx[first[inner[has]] + slot]
+        code = np.unique(code, return_inverse=True)[1]
+    edge_class = np.zeros(n, np.int32)
+    if len(inner) == 0:
+        return edge_class, np.array([0, 1], np.int64), np.zeros(1, np.int32)
+    _, example = np.unique(code, return_index=True)
+    edge_class[inner] = code
+    sets = [np.concatenate([[0], idx[first[t] : first[t] + size[t]]]) for t in inner[example].tolist()]
+    return edge_class, offsets([len(s) for s in sets]), np.concatenate(sets).astype(np.int32)

@@ -11,8 +11,7 @@ values, at its first place. `dicts` has the fast readers; what they refuse is re
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
 the j-th of the given names. Zeros are absent; a column that is zero throughout training is no attribute.
 
-Rows: the attribute arrays of a corpus from lists of (token, attribute), with sums of duplicates and edge
-classes. Templates use them, too.
+Rows: the attribute side of a corpus, with sums of duplicates. Templates use them, too.
 """
 
 from itertools import chain, repeat
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, shown
+from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected
 from crfbook.data.corpus import (
     blocks,
     counted,
@@ -29,7 +28,6 @@ from crfbook.data.corpus import (
     offsets,
     owners,
     pointers_of_kept,
-    stretches,
 )
 from crfbook.data.vocabulary import (
     falling_order,
@@ -43,7 +41,6 @@ from crfbook.data.vocabulary import (
 from crfbook.encoding.dicts import LISTS, UNREADABLE, ItemNumbers
 from crfbook.encoding.templates import available
 
-MAX_PRODUCT = 10**6  # attributes that several cells of one pattern give a token together
 _BLOCK = 1 << 12  # tokens whose duplicates are looked for at once: limits the scratch memory
 
 
@@ -56,70 +53,6 @@ class Rows(NamedTuple):
     edge_class: np.ndarray | None = None
     class_ptr: np.ndarray | None = None
     class_attr: np.ndarray | None = None
-
-
-def append_cell(part, codes, tabulated, size, place):
-    """Key times size plus the cell's code, on the rows of `part`; rows without a code drop out.
-
-    The numbers of values of a token's cells multiply. ValueError with place(token) where the product passes
-    MAX_PRODUCT.
-    """
-    rows, keys = part
-    table, ptr = tabulated
-    codes = codes if rows is None else codes[rows]
-    if ptr is None:
-        values = table[codes]
-    else:
-        sizes = ptr[codes + 1] - ptr[codes]
-        if keys is not None and rows is not None:
-            before, after = np.bincount(rows), np.bincount(rows, sizes)
-            for token in np.flatnonzero((before > 1) & (after > MAX_PRODUCT))[:1]:
-                many = f"its cells give {int(after[token]):,} attributes together"
-                raise ValueError(f"{place(token)}: {many}, expected at most {MAX_PRODUCT:,}")
-        rows = np.repeat(np.arange(len(codes)) if rows is None else rows, sizes)
-        keys = None if keys is None else np.repeat(keys, sizes)
-        values = table[stretches(ptr[codes], sizes)]
-    has_value = values >= 0
-    if not has_value.all():
-        rows = np.flatnonzero(has_value) if rows is None else rows[has_value]
-        keys = None if keys is None else keys[has_value]
-        values = values[has_value]
-    return rows, values.astype(np.int64) if keys is None else keys * size + values
-
-
-def select_known(rows, values):
-    """Keep the rows whose value is >= 0."""
-    keep = values >= 0
-    if keep.all():
-        return rows, values
-    return np.flatnonzero(keep) if rows is None else rows[keep], values[keep]
-
-
-def gather(n, parts):
-    """Merge parts (rows, ids) into ragged rows: (ptr int64 (n+1,), idx int32).
-
-    `rows` rise (with repeats) and say whose the ids are; None stands for 0..n-1. Within a row the order is
-    that of the parts. `parts` is emptied on the way, to free memory.
-    """
-    ptr = np.zeros(n + 1, np.int64)
-    for rows, _ in parts:
-        ptr[1:] += 1 if rows is None else np.bincount(rows, minlength=n)
-    np.cumsum(ptr, out=ptr)
-    fill = ptr[:-1].copy()
-    idx = np.empty(ptr[-1], np.int32)
-    for i in range(len(parts)):
-        rows, ids = parts[i]
-        parts[i] = None
-        if rows is None:
-            idx[fill] = ids
-            fill += 1
-        else:
-            sizes = np.bincount(rows, minlength=n)
-            first = np.cumsum(sizes) - sizes
-            idx[(fill - first)[rows] + np.arange(len(rows))] = ids
-            fill += sizes
-    parts.clear()
-    return ptr, idx
 
 
 def sum_duplicates(ptr, idx, val):
@@ -146,35 +79,6 @@ def sum_duplicates(ptr, idx, val):
         first[items][place] = True
         sums.append(added[np.argsort(place)].astype(np.float64))
     return pointers_of_kept(ptr, first), idx[first], np.concatenate(sums)
-
-
-def edge_classes(n, inner, parts, n_edge_attrs):
-    """Classes of tokens with the same set of edge attributes.
-
-    inner: int64, the tokens that are not first in their sequence; parts: (rows, ids) as for `gather`, with
-    rows among `inner` and ids 1 .. n_edge_attrs-1. Each class also has the constant attribute 0.
-    Classes are numbered by their sets (shorter first where one begins the other), so they do not depend on
-    the order of the data. Returns (edge_class int32 (n,), class_ptr int64, class_attr int32).
-    """
-    ptr, idx = gather(n, parts)
-    row = owners(ptr)
-    key = np.unique(row * n_edge_attrs + idx)  # sets: each attribute once, in rising order
-    row, idx = key // n_edge_attrs, key % n_edge_attrs
-    size = np.bincount(row, minlength=n)
-    first = np.cumsum(size) - size
-    code = np.zeros(len(inner), np.int64)
-    for slot in range(int(size.max(initial=0))):
-        has = size[inner] > slot
-        code *= n_edge_attrs
-        code[has] += idx[first[inner[has]] + slot]
-        code = np.unique(code, return_inverse=True)[1]
-    edge_class = np.zeros(n, np.int32)
-    if len(inner) == 0:
-        return edge_class, np.array([0, 1], np.int64), np.zeros(1, np.int32)
-    _, example = np.unique(code, return_index=True)
-    edge_class[inner] = code
-    sets = [np.concatenate([[0], idx[first[t] : first[t] + size[t]]]) for t in inner[example].tolist()]
-    return edge_class, offsets([len(s) for s in sets]), np.concatenate(sets).astype(np.int32)
 
 
 def is_columns(X):
@@ -217,10 +121,8 @@ def as_sequences(X):
     sequences = []
     for i, sequence in enumerate(X):
         if isinstance(sequence, (str, bytes, dict)):
-            raise TypeError(
-                f"sequence {i}: expected a list of tokens, "
-                f"got {shown(sequence)} (X is a list of sequences of tokens)"
-            )
+            got = f"{shown(sequence)} (X is a list of sequences of tokens)"
+            raise unexpected(f"sequence {i}", "a list of tokens", got, TypeError)
         if not hasattr(sequence, "__len__"):
             if hasattr(sequence, "items"):  # pycrfsuite.ItemSequence
                 sequence = sequence.items()
@@ -267,17 +169,33 @@ class ItemAttributes(_Given):
     def learn(self, tokens, seq_ptr, min_freq):
         """Build the alphabet from a flat list of tokens; returns (Rows, occurrences of each attribute)."""
         ptr, numbers, names, values, own = _read(tokens, seq_ptr)
+        ids, counts = self._take_up(names, counted(numbers, len(names)), min_freq)
+        del names
+        return _rows(ptr, numbers, ids, values, own), counts
+
+    def merged(self, counts, other, other_counts):
+        """(attributes of both, their counts), of counts (A,) each; both learnt without min_freq."""
+        new = ItemAttributes()
+        return new, new._take_up(self.names + other.names, np.concatenate([counts, other_counts]), 1)[1]
+
+    def places(self, merged):
+        """The ids of these attributes, and of these edge attributes, in `merged`."""
+        return look_up(merged.ids, self.names, len(self.names)), np.zeros(1, np.int32)
+
+    def _take_up(self, names, counts, min_freq):
+        """Become the alphabet of these names, some of them the same, that occur so often.
+
+        Returns (id of each name, -1 for a rare one; occurrences of each attribute).
+        """
         place, distinct = numbered(names, len(names))
-        counts = np.bincount(place, counted(numbers, len(names)), len(distinct)).astype(np.int64)
+        counts = np.bincount(place, counts, len(distinct)).astype(np.int64)
         by_name = np.array(sorted(range(len(distinct)), key=distinct.__getitem__), np.int64)
         by_name = by_name[counts[by_name] >= max(min_freq, 1)]
-        order, _ = falling_order(counts[by_name])
-        kept = by_name[order]
+        kept = by_name[falling_order(counts[by_name])[0]]
         self.names = [distinct[i] for i in kept.tolist()]
         ids = np.full(len(distinct), -1, np.int32)
         ids[kept] = np.arange(len(kept), dtype=np.int32)
-        del names, distinct
-        return _rows(ptr, numbers, ids[place], values, own), counts[kept]
+        return ids[place], counts[kept]
 
     def apply(self, tokens, seq_ptr):
         """Rows of other tokens; attributes not in the alphabet are left out."""
@@ -350,9 +268,8 @@ def _read(tokens, seq_ptr):
 def _pairs(token, t, seq_ptr):
     """One token as a list of (name, value) without nesting; raises TypeError naming the token."""
     if not isinstance(token, (dict, *LISTS)):
-        raise TypeError(
-            f"{where(t, seq_ptr)}: expected a dict or a list of attribute strings, got {shown(token)}"
-        )
+        wanted = "a dict or a list of attribute strings"
+        raise unexpected(where(t, seq_ptr), wanted, shown(token), TypeError)
     try:
         return list(_unfold(token))
     except RecursionError:  # some 1,000 levels; a dict that holds itself has no end
@@ -387,18 +304,15 @@ def _understand(name, value):
     if isinstance(value, (str, bytes)):
         return f"{name}:{_text(value)}", 1.0
     if not isinstance(value, (Real, np.bool_)):
-        raise TypeError(
-            f"attribute {shown(name)}: expected a number, a bool, a string, a dict or a list, "
-            f"got {shown(value)}"
-        )
+        wanted = "a number, a bool, a string, a dict or a list"
+        raise unexpected(f"attribute {shown(name)}", wanted, shown(value), TypeError)
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits
-        raise ValueError(
-            f"attribute {shown(name)}: expected a value within float64, got an integer that exceeds it"
-        ) from None
+        what = f"attribute {shown(name)}"
+        raise unexpected(what, "a value within float64", "an integer that exceeds it") from None
     if not np.isfinite(number):
-        raise ValueError(f"attribute {shown(name)}: expected a finite value, got {number}")
+        raise unexpected(f"attribute {shown(name)}", "a finite value", number)
     return name, number
 
 
@@ -433,10 +347,35 @@ class MatrixAttributes(_Given):
         if self.column_names is not None and len(self.column_names) != self.n_columns:
             raise ValueError(f"{len(self.column_names)} attribute names for {self.n_columns} columns")
         ptr, column, val = self._read(matrices)
-        counts = np.bincount(column, minlength=self.n_columns)
+        counts = self._take_up(np.bincount(column, minlength=self.n_columns), min_freq)
+        return self._rows(ptr, column, val), counts
+
+    def merged(self, counts, other, other_counts):
+        """As of `ItemAttributes`. ValueError unless both have as many columns."""
+        if self.n_columns != other.n_columns:
+            both = f"{self.n_columns} and {other.n_columns}"
+            raise unexpected("columns of numbers", "the same in all parts of a text", both)
+        new, together = MatrixAttributes(self.column_names), np.zeros(self.n_columns, np.int64)
+        new.n_columns = self.n_columns
+        together[self.columns] += counts
+        together[other.columns] += other_counts
+        return new, new._take_up(together, 1)
+
+    def places(self, merged):
+        """As of `ItemAttributes`."""
+        return merged._ids()[self.columns], np.zeros(1, np.int32)
+
+    def _take_up(self, counts, min_freq):
+        """Become the alphabet of columns that occur so often; returns the occurrences of each attribute."""
         kept = np.flatnonzero(counts >= max(min_freq, 1))
         self.columns = kept[falling_order(counts[kept])[0]]
-        return self._rows(ptr, column, val), counts[self.columns]
+        return counts[self.columns]
+
+    def _ids(self):
+        """int32: the attribute of each column, or -1."""
+        ids = np.full(self.n_columns, -1, np.int32)
+        ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
+        return ids
 
     def apply(self, matrices, seq_ptr):
         """Rows of other matrices; columns without an attribute are left out."""
@@ -466,11 +405,10 @@ class MatrixAttributes(_Given):
         return new
 
     def _rows(self, ptr, column, val):
-        ids = np.full(self.n_columns, -1, np.int32)
-        ids[self.columns] = np.arange(self.n_attrs, dtype=np.int32)
-        known = ids[column] >= 0
+        ids = self._ids()[column]
+        known = ids >= 0
         val = val[known]
-        return Rows(pointers_of_kept(ptr, known), ids[column[known]], None if (val == 1).all() else val)
+        return Rows(pointers_of_kept(ptr, known), ids[known], None if (val == 1).all() else val)
 
     def _read(self, matrices):
         """All matrices as one CSR without zeros: ptr int64 (N+1,), column int and value float64 (nnz,)."""
@@ -484,10 +422,8 @@ class MatrixAttributes(_Given):
             bad = ~np.isfinite(value)
             if bad.any():
                 k = int(np.argmax(bad))
-                raise ValueError(
-                    f"sequence {i}, token {row[k]}, column {column[k]}: "
-                    f"expected a finite number, got {value[k]}"
-                )
+                place = f"sequence {i}, token {row[k]}, column {column[k]}"
+                raise unexpected(place, "a finite number", value[k])
             sizes.append(np.bincount(row, minlength=matrix.shape[0]))
             columns.append(column)
             values.append(value)
@@ -502,9 +438,8 @@ def checked_matrix(i, matrix):
         if matrix.ndim == 1 and matrix.size == 0:
             matrix = np.zeros((0, 0))
     if len(matrix.shape) != 2:
-        raise ValueError(
-            f"sequence {i}: expected an array of shape (tokens, attributes), got shape {matrix.shape}"
-        )
+        shape = f"shape {matrix.shape}"
+        raise unexpected(f"sequence {i}", "an array of shape (tokens, attributes)", shape)
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"sequence {i}: expected an array of real numbers, got dtype {matrix.dtype}")
     return matrix

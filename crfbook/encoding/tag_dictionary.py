@@ -10,10 +10,10 @@ from itertools import chain
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, shown, whole
+from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected, whole
 from crfbook.data.constraints import constraints_from
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
-from crfbook.encoding.template_attributes import as_columns
+from crfbook.encoding.template_attributes import as_columns, column_name
 
 MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
 
@@ -27,14 +27,12 @@ class TagDictionary:
 
     def __init__(self, entries, column=0):
         if not hasattr(entries, "items"):
-            raise TypeError(
-                f"TagDictionary: expected a dict word -> collection of labels, got {shown(entries)}"
-            )
+            wanted = "a dict word -> collection of labels"
+            raise unexpected("TagDictionary", wanted, shown(entries), TypeError)
         for word, labels in entries.items():
             if isinstance(labels, str) or not hasattr(labels, "__iter__"):
-                raise TypeError(
-                    f"TagDictionary: expected a collection of labels for {shown(word)}, got {shown(labels)}"
-                )
+                wanted = f"a collection of labels for {shown(word)}"
+                raise unexpected("TagDictionary", wanted, shown(labels), TypeError)
         self.entries, self.column = {word: frozenset(labels) for word, labels in entries.items()}, column
 
     @classmethod
@@ -46,10 +44,8 @@ class TagDictionary:
         """
         min_count = whole("min_count", min_count, 1)
         if y is None and getattr(X, "labels", None) is None:
-            raise ValueError(
-                "TagDictionary.learn: expected labels y, "
-                "one sequence of labels for each sequence of X, got none"
-            )
+            wanted = "labels y, one sequence of labels for each sequence of X"
+            raise unexpected("TagDictionary.learn", wanted, "none")
         words, labels = words_of(X, column), list(X.labels if y is None else chain.from_iterable(y))
         if len(words) != len(labels):
             raise ValueError(f"X and y: expected a label for each of {len(words)} tokens, got {len(labels)}")
@@ -141,12 +137,8 @@ def free_blocked(corpus, constraints):
     """
     if constraints is None or constraints.label_sets is None or not len(corpus.label_set):
         return corpus
-    if (
-        constraints.allowed.all()
-        and constraints.start.all()
-        and constraints.end.all()
-        and constraints.label_sets.any(axis=1).all()
-    ):
+    limits = constraints.allowed, constraints.start, constraints.end, constraints.label_sets.any(axis=1)
+    if all(limit.all() for limit in limits):
         return corpus  # any label may follow any other: nothing is blocked
     length, first = corpus.lengths, corpus.seq_ptr[:-1]
     # labels that some labelling so far ends in
@@ -167,8 +159,7 @@ def words_of(X, column, names=None):
     """The cells of one column (a name or a number) of what a template reads, flat; ValueError without it."""
     columns, _ = as_columns(X, names)
     names = list(columns)
-    if isinstance(column, int) and column < len(names):
-        column = names[column]
+    column = column_name(column, names)
     if column not in columns:
         raise ValueError(
             f"tag_dictionary: there is no column {shown(column)}; there are {', '.join(map(repr, names))}"

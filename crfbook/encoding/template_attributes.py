@@ -6,22 +6,19 @@ its distinct values is counting or sorting integers.
 """
 
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 
-from crfbook._checks import Stored, check_arrays, check_fields, shown
+from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected
 from crfbook.data.corpus import inner_tokens, offsets, positions
 from crfbook.data.vocabulary import falling_order, numbered, pack_strings, unpack_strings, where
-from crfbook.encoding.families import group
+from crfbook.encoding.families import edge_classes, gather, group, recoded, select_known
 from crfbook.encoding.given_attributes import (
     Rows,
     as_sequences,
-    edge_classes,
-    gather,
     is_columns,
     pointers,
-    select_known,
     sum_duplicates,
 )
 from crfbook.encoding.templates import (
@@ -100,42 +97,31 @@ class TemplateAttributes:
         names, resolved = list(columns), {}
         for pattern in self.template.node + self.template.edge:
             for column in (source.column for source in pattern.sources):
-                if isinstance(column, int) and column < len(names):
-                    resolved[column] = columns[names[column]]
-                elif column in columns:
-                    resolved[column] = columns[column]
-                else:
+                name = column_name(column, names)
+                if name not in columns:
                     there = ", ".join(f"{j} {shown(name)}" for j, name in enumerate(names)) or "none"
                     raise ValueError(
                         f"template line {pattern.line} asks for column {shown(column)}; "
                         f"the data has these columns: {there}"
                     )
+                resolved[column] = columns[name]
         return resolved
 
     def _tables(self, coded):
         return {source: cell.tabulate(coded.distinct[source.column]) for source, cell in self.cells.items()}
 
     def _learn(self, families, coded, tables, start, min_freq, first_id):
-        parts, counts, ends = [], [np.zeros(0, np.int64)], []
+        found = []
         for family in families:
             family.stages = {}
-            found, count = family.learn(*family.parts(coded, self.cells, tables, start, learn=True))
-            parts += found
-            counts.append(count)
-            ends += [len(found)]
-        kept = [count >= min_freq for count in counts]
-        order, rank = falling_order(np.concatenate([c[k] for c, k in zip(counts, kept, strict=True)]))
-        rank += first_id
-        at, low = 0, 0
-        for family, n_parts, keep in zip(families, ends, kept[1:], strict=True):
-            ids = np.full(len(keep), -1, np.int32)
-            ids[keep] = rank[low : low + keep.sum()]
-            low += int(keep.sum())
-            for p in range(at, at + n_parts):
-                parts[p] = select_known(parts[p][0], ids[parts[p][1]])
-            at += n_parts
+            found.append(family.learn(*family.parts(coded, self.cells, tables, start, learn=True)))
+        order, ids_of, counts = _ids([count for _, count in found], min_freq, first_id)
+        parts = []
+        for family, ids in zip(families, ids_of, strict=True):
+            mine, _ = found.pop(0)  # to free memory
+            parts += [select_known(rows, ids[places]) for rows, places in mine]
             family.number(ids, self.cells)
-        return parts, order, np.sort(np.concatenate(counts))[::-1][: len(order)]
+        return parts, order, counts
 
     def _find(self, families, coded, tables, start):
         parts = []
@@ -163,6 +149,43 @@ class TemplateAttributes:
             keys = family.keys[places[mine] - (ends[f] - len(family.keys))]
             names[mine] = family.names(keys, self.cells, self.boundaries)
         return names.tolist()
+
+    # -- merging -------------------------------------------------------------------------------------
+
+    def merged(self, counts, other, other_counts):
+        """(attributes of both, their counts), of counts (A,) each; both learnt without min_freq."""
+        new, parts = TemplateAttributes(self.template), (self, other)
+        for source in new.template.sources:
+            values = sorted({*self.cells[source].values, *other.cells[source].values})
+            new.cells[source] = CellValues(source, values, len(new.boundaries))
+        new.node_order, counts = new._merge("node", parts, (counts, other_counts), 0)
+        edge_counts = self.edge_counts, other.edge_counts
+        new.edge_order, new.edge_counts = new._merge("edge", parts, edge_counts, 1)
+        return new, counts
+
+    def places(self, merged):
+        """The ids of these attributes, and of these edge attributes, in `merged`."""
+        node, edge = np.zeros(self.n_attrs, np.int32), np.zeros(self.n_edge_attrs, np.int32)
+        for place, name in ((node, "node"), (edge, "edge")):
+            for mine, new in zip(getattr(self, name), getattr(merged, name), strict=True):
+                place[mine.ids] = new.place(recoded(mine, self.cells, merged.cells), merged.cells)
+        return node, edge
+
+    def _merge(self, name, parts, counts_by_id, first_id):
+        """(order, counts by falling count) of all families "node" or "edge"; they get their keys and ids."""
+        families, counts = getattr(self, name), []
+        for f, family in enumerate(families):
+            olds = [getattr(part, name)[f] for part in parts]
+            recodings = [recoded(old, part.cells, self.cells) for old, part in zip(olds, parts, strict=True)]
+            seen = [n[old.ids - first_id] for old, n in zip(olds, counts_by_id, strict=True)]
+            family.keys, place = np.unique(
+                family.encode(np.concatenate(recodings), self.cells), return_inverse=True
+            )
+            counts.append(np.bincount(place, np.concatenate(seen), len(family.keys)).astype(np.int64))
+        order, ids_of, counts = _ids(counts, 0, first_id)
+        for family, ids in zip(families, ids_of, strict=True):
+            family.ids = ids
+        return order, counts
 
     # -- saving --------------------------------------------------------------------------------------
 
@@ -202,13 +225,32 @@ class TemplateAttributes:
             order, rank = arrays[f"{name}_order"], np.empty(n, np.int32)
             rank[order] = np.arange(first, first + n, dtype=np.int32)
             setattr(new, f"{name}_order", order)
-            low = 0
-            for f, (family, (size, slots)) in enumerate(zip(families, sizes, strict=True)):
-                family.keys, family.ids = arrays[f"{name}_keys"][low : low + size], rank[low : low + size]
+            keys, ids = (_cut(array, [size for size, _ in sizes]) for array in (arrays[f"{name}_keys"], rank))
+            for f, (family, (_, slots)) in enumerate(zip(families, sizes, strict=True)):
+                family.keys, family.ids = keys[f], ids[f]
                 family.stages = {slot: arrays[f"{name}{f}_stage{slot}"] for slot in slots}
                 family.check(new.cells, f"{name}{f}_stage", f"{name}_keys")
-                low += size
         return new
+
+
+def _cut(array, sizes):
+    """The rows of these sizes."""
+    return [array[a:b] for a, b in pairwise(offsets(sizes).tolist())]
+
+
+def _ids(counts, min_freq, first_id):
+    """(order, ids of each family, -1 for rare attributes; counts by falling count) of families' counts."""
+    together = np.concatenate([np.zeros(0, np.int64), *counts])
+    kept = together >= min_freq
+    order, rank = falling_order(together[kept])
+    ids = np.full(len(together), -1, np.int32)
+    ids[kept] = rank + first_id
+    return order, _cut(ids, list(map(len, counts))), together[kept][order]
+
+
+def column_name(column, names):
+    """The name of a column, which a template calls by name or by number."""
+    return names[column] if isinstance(column, int) and column < len(names) else column
 
 
 def as_columns(X, names):
@@ -242,12 +284,10 @@ def as_columns(X, names):
 def _complain(rows, n, seq_ptr):
     for t, row in enumerate(rows):
         if not isinstance(row, (tuple, list)):
-            expected = "expected cells of the same form as in the first token"
-            raise TypeError(f"{where(t, seq_ptr)}: {expected}, got {shown(row)}")
+            wanted = "cells of the same form as in the first token"
+            raise unexpected(where(t, seq_ptr), wanted, shown(row), TypeError)
         if len(row) != n or n == 0:
-            raise ValueError(
-                f"{where(t, seq_ptr)}: expected {max(n, 1)} cells as in the first token, got {len(row)}"
-            )
+            raise unexpected(where(t, seq_ptr), f"{max(n, 1)} cells as in the first token", len(row))
 
 
 class CodedColumns:

@@ -137,7 +137,7 @@ def _in_a_process(pattern: str, cells: Sequence[str]) -> list[str | None]:
 _FOLDER = Path(__file__).parent / "patterns"
 _MACRO = re.compile(r'%(?P<name>[A-Za-z]+)\[(?P<body>(?:[^\]"]|"(?:[^"\\]|\\.)*")*)\]')
 # possessive: nothing is tried twice, whatever the number of blanks
-_FIELD = re.compile(r'\s*+("(?:[^"\\]|\\.)*+"|[^,"]*+)\s*+(?:,|$)')
+_FIELD = r'\s*+("(?:[^"\\]|\\.)*+"|[^,"]*+)\s*+'
 MAX_OFFSET, MAX_COLUMN, MAX_LENGTH = 1000, 10**6, 100  # of a cell's row, its column, and a prefix's length
 _FORM = (
     "expected %x[row,column] or %extractor[row,column,argument,...], "
@@ -340,16 +340,9 @@ def _within(what, digits, most):
 
 def _split(body: str) -> list[str]:
     """Comma-separated fields; commas inside quotes do not count."""
-    fields, position = [], 0
-    while position <= len(body):
-        field = _FIELD.match(body, position)
-        if field is None:
-            return []
-        fields.append(field[1].rstrip())
-        if field.end() == len(body) and not field[0].rstrip().endswith(","):
-            break
-        position = field.end()
-    return fields
+    if not re.fullmatch(f"{_FIELD}(?:,{_FIELD})*+", body):
+        return []
+    return [field.rstrip() for field in re.findall(f"(?:^|,){_FIELD}", body)]
 
 
 def _argument(field: str) -> int | str:

@@ -2,11 +2,12 @@
 
 import contextlib
 import warnings
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import check_fields, shown, whole
+from crfbook._checks import check_fields, shown, unexpected, whole
 from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import SCHEMES, Constraints, constraints_from, describe_violations, violations
 from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences, without_zeros
@@ -46,9 +47,7 @@ class IntegerAlphabet:
     def edge_attribute_names(self):
         return list(range(self.n_edge_attrs))
 
-    def decode(self, label_ids, seq_ptr):
-        flat = label_ids.tolist()
-        return [flat[start:stop] for start, stop in zip(seq_ptr[:-1], seq_ptr[1:], strict=True)]
+    decode = Encoder.decode
 
 
 class TrainingSet(NamedTuple):
@@ -156,9 +155,7 @@ def training_corpus(X, y, sample_weight, template):
         encoder = IntegerAlphabet.of(corpus)
     else:
         if y is None and getattr(X, "labels", None) is None:
-            raise ValueError(
-                "fit: expected labels y, one sequence of labels for each sequence of X, got none"
-            )
+            raise unexpected("fit", "labels y, one sequence of labels for each sequence of X", "none")
         encoder = Encoder(template)
         corpus = encoder.fit_transform(X, y)
     if corpus.n_tokens == 0:
@@ -217,10 +214,8 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
             corpus = corpus._replace(labels=np.where(unseen, np.int32(-1), corpus.labels))
         elif unseen.any():
             where = int(np.argmax(unseen))
-            raise ValueError(
-                f"{corpus.place(where)}: expected label ids 0..{len(encoder.labels_) - 1}, "
-                f"got {corpus.labels[where]}"
-            )
+            wanted = f"label ids 0..{len(encoder.labels_) - 1}"
+            raise unexpected(corpus.place(where), wanted, corpus.labels[where])
         return corpus
     corpus = encoder.transform(X, y, on_unknown_label=unknown)
     if label_sets is None:
@@ -281,9 +276,8 @@ def label_columns(X, y, names):
         columns = dict(X.columns) | ({X.label_name: X.labels} if X.labels is not None else {})
         missing = [name for name in names if name not in columns]
         if missing:
-            raise ValueError(
-                f"labels: expected columns among {', '.join(map(repr, columns))}, got {missing[0]!r}"
-            )
+            there = ", ".join(map(repr, columns))
+            raise unexpected("labels", f"columns among {there}", repr(missing[0]))
         return X.seq_ptr, [columns[name] for name in names]
     if isinstance(y, dict):
         if set(y) != set(names):
@@ -291,20 +285,17 @@ def label_columns(X, y, names):
         y = {name: [_sentence(labels, i) for i, labels in enumerate(listed(y[name], "y"))] for name in names}
         lengths = [[len(labels) for labels in y[name]] for name in names]
         for name, other in zip(names, lengths, strict=True):
-            for i in range(max(len(other), len(lengths[0]))):
-                a, b = (part[i] if i < len(part) else None for part in (lengths[0], other))
+            for i, (a, b) in enumerate(zip_longest(lengths[0], other)):
                 if a != b:
-                    both = f"of {name!r} as of {names[0]!r}, got {b} and {a}"
-                    raise ValueError(f"sequence {i}: expected as many labels {both}")
+                    wanted = f"as many labels of {name!r} as of {names[0]!r}"
+                    raise unexpected(f"sequence {i}", wanted, f"{b} and {a}")
         return offsets(lengths[0]), [[label for labels in y[name] for label in labels] for name in names]
     rows, seq_ptr = [], [0]
     for i, sentence in enumerate(listed(y, "y")):
         for t, labels in enumerate(_sentence(sentence, i)):
             if not isinstance(labels, tuple | list) or len(labels) != len(names):
-                raise ValueError(
-                    f"sequence {i}, token {t}: expected {len(names)} labels ({', '.join(names)}), "
-                    f"got {shown(labels)}"
-                )
+                wanted = f"{len(names)} labels ({', '.join(names)})"
+                raise unexpected(f"sequence {i}, token {t}", wanted, shown(labels))
             rows.append(labels)
         seq_ptr.append(len(rows))
     return np.array(seq_ptr, np.int64), [[row[j] for row in rows] for j in range(len(names))]
@@ -320,12 +311,10 @@ def same_lengths(lengths, found):
     """ValueError unless labels of so many tokens (S,) are those of sequences of these lengths (S,)."""
     if len(lengths) != len(found):
         both = f"{len(lengths)} in X and {len(found)} in y"
-        raise ValueError(f"X and y: expected as many sequences in both, got {both}")
+        raise unexpected("X and y", "as many sequences in both", both)
     for i, (length, n_labels) in enumerate(zip(lengths, found, strict=True)):
         if length != n_labels:
-            raise ValueError(
-                f"sequence {i}: expected {length} labels, one for each token of X, got {n_labels}"
-            )
+            raise unexpected(f"sequence {i}", f"{length} labels, one for each token of X", n_labels)
 
 
 def without_labels(X, names):
@@ -384,19 +373,17 @@ def _checked(corpus, y):
 
 
 def _without_unknown(corpus, n_attrs, n_edge_attrs):
-    known = corpus.attr_idx < n_attrs
-    if not known.all():
-        corpus = corpus._replace(
-            attr_ptr=offsets(known)[corpus.attr_ptr],
-            attr_idx=corpus.attr_idx[known],
-            attr_val=corpus.attr_val[known] if len(corpus.attr_val) else corpus.attr_val,
-        )
-    known = corpus.class_attr < n_edge_attrs
-    if not known.all():
-        corpus = corpus._replace(
-            class_ptr=offsets(known)[corpus.class_ptr], class_attr=corpus.class_attr[known]
-        )
-    return corpus
+    """The corpus without attributes and edge attributes beyond these numbers."""
+    known, own, val = corpus.attr_idx < n_attrs, corpus.class_attr < n_edge_attrs, corpus.attr_val
+    if known.all() and own.all():
+        return corpus
+    return corpus._replace(
+        attr_ptr=offsets(known)[corpus.attr_ptr],
+        attr_idx=corpus.attr_idx[known],
+        attr_val=val[known] if len(val) else val,
+        class_ptr=offsets(own)[corpus.class_ptr],
+        class_attr=corpus.class_attr[own],
+    )
 
 
 def sequence_weights(sample_weight, n_sequences):
@@ -409,15 +396,12 @@ def sequence_weights(sample_weight, n_sequences):
     if weight is None:
         raise TypeError(f"sample_weight: expected numbers, got {shown(sample_weight)}")
     if weight.shape != (n_sequences,):
-        raise ValueError(
-            f"sample_weight: expected one weight for each of the {n_sequences} sequences, "
-            f"got shape {weight.shape}"
-        )
+        wanted = f"one weight for each of the {n_sequences} sequences"
+        raise unexpected("sample_weight", wanted, f"shape {weight.shape}")
     bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
     if len(bad):
-        raise ValueError(
-            f"sample_weight: expected finite numbers >= 0, got {weight[bad[0]]} for sequence {bad[0]}"
-        )
+        got = f"{weight[bad[0]]} for sequence {bad[0]}"
+        raise unexpected("sample_weight", "finite numbers >= 0", got)
     if n_sequences and not weight.any():
         raise ValueError("sample_weight: expected a weight above 0, got only zeros")
     return np.ascontiguousarray(weight)

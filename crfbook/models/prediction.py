@@ -7,9 +7,10 @@ do: they score as if they did not exist.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import wraps
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +24,7 @@ from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import without_zeros
 from crfbook.data.features import FeatureSet
 from crfbook.data.vocabulary import Labels
-from crfbook.decoding import BEAM_WIDTH, decode, kbest
+from crfbook.decoding import BEAM_WIDTH
 from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
 from crfbook.models.inputs import (
     below_one,
@@ -34,12 +35,14 @@ from crfbook.models.inputs import (
     sequence_weights,
 )
 from crfbook.models.parameters import thread_count
-from crfbook.tagging.model import MOST_RANKS, SentenceModel
+from crfbook.tagging.model import SentenceModel
+from crfbook.tagging.predictor import Predictor, by_sequence
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MOST_SEQUENCES = 64  # that are tagged one by one: more repay what a corpus costs
+
+T = TypeVar("T")
 
 
 class Sequences(list):
@@ -56,7 +59,7 @@ class Sequences(list):
         return array
 
 
-class Predictions(BaseEstimator):
+class Predictions(Predictor, BaseEstimator):
     """The part of an estimator that predicts. Needs encoder_, and of `CRF` all of `Fitted`, and n_jobs.
 
     X is what `fit` takes, or a Corpus encoded with this model's encoder_. Attributes that training did not
@@ -64,8 +67,6 @@ class Predictions(BaseEstimator):
     method raises NotFittedError before `fit`, and ValueError naming the sequence where the constraints forbid
     all its paths.
     """
-
-    encoder_: Any  # Encoder, or IntegerAlphabet
 
     @property
     def classes_(self) -> list[Any]:
@@ -98,34 +99,7 @@ class Predictions(BaseEstimator):
         """
         usual = form == "auto" and type(beam_width) is int and beam_width >= 1
         found = self._one_by_one(X, SentenceModel.tag) if usual else None
-        if found is not None:
-            return Sequences(found)
-        corpus = self._known(X)
-        path = self._decode(corpus, form, beam_width)
-        return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
-
-    def predict_kbest(self, X: Data, k: int = 10, form: str = "auto") -> list[list[tuple[list[Any], float]]]:
-        """The k most probable labellings of each sequence, best first: for each sequence a list of pairs
-        (labels, log probability); shorter where fewer labellings are allowed.
-
-        The first one is that of `predict`; [([], 0.0)] for an empty sequence. Exact; constraints hold. Log
-        probabilities are in nats; a perceptron's scores are not trained to be any.
-        form : "dense", "default" (time grows with the label pairs that are stored), or "auto". Both give the
-        same. Other forms of `predict` keep the best labelling alone.
-        """
-        if form == "auto" and type(k) is int and 1 <= k <= MOST_RANKS:
-            found = self._one_by_one(X, SentenceModel.kbest, k)
-            if found is not None:
-                names = self.encoder_.labels_
-                return [[([names[y] for y in path], p) for path, p in best] for best in found]
-        corpus = self._known(X)
-        best = self._kbest(corpus, k, form)
-        names, ptr = self.encoder_.decode, corpus.seq_ptr
-        labels = [names(np.ascontiguousarray(path), ptr) for path in best.path.T]
-        log_proba = np.minimum(best.log_proba, 0.0).tolist()  # above 0 is rounding
-        return [
-            [(labels[j][i], log_proba[i][j]) for j in range(n)] for i, n in enumerate(best.found.tolist())
-        ]
+        return Sequences(self._labels(X, form, beam_width=beam_width) if found is None else found)
 
     def predict_single(self, xseq: Any, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[Any]:
         """`predict` for one sequence: a list of labels."""
@@ -134,7 +108,7 @@ class Predictions(BaseEstimator):
     def predict_array(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[np.ndarray]:
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
         corpus = self._known(X)
-        return _by_sequence(self._decode(corpus, form, beam_width), corpus)
+        return by_sequence(self._decode(corpus, form, beam_width=beam_width), corpus)
 
     def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
@@ -147,14 +121,6 @@ class Predictions(BaseEstimator):
     def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
         """`predict_marginals` for one sequence: a list of dicts."""
         return self.predict_marginals([xseq])[0]
-
-    def predict_marginals_array(self, X: Data, form: str = "auto") -> list[np.ndarray]:
-        """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
-        found = self._one_by_one(X, SentenceModel.marginals) if form == "auto" else None
-        if found is not None:
-            return [p_node for p_node, _ in found]
-        corpus = self._known(X)
-        return _by_sequence(inference.node_marginals(corpus, *self._model(), form=form), corpus)
 
     def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
         """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1,
@@ -182,16 +148,7 @@ class Predictions(BaseEstimator):
             if unknown:
                 raise ValueError(f"span {i}: expected labels of the model, got {shown(unknown[0])}")
             found.append((sequence, first, [number[label] for label in labels]))
-        if (
-            isinstance(X, list)
-            and len(found) <= MOST_SEQUENCES
-            and all(_is_inside(X, *span) for span in found)
-        ):
-            each = [self._one_by_one([X[s]], SentenceModel.log_proba, [(t, ids)]) for s, t, ids in found]
-            if all(one is not None for one in each):
-                return np.array([one[0][0] for one in each])
-        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
-        return inference.span_log_proba(corpus, features, w, found, constraints, n_threads)
+        return self._span_log_proba(X, found)
 
     def log_proba(self, X: Data, y: Labels | None = None) -> np.ndarray:
         """log p(y | x) of given labellings in nats, (S,); 0 for an empty sequence,
@@ -222,33 +179,6 @@ class Predictions(BaseEstimator):
                 f"score: expected at least one token that counts, got {len(found)} sequences without any"
             )
         return float(weight @ right) / total
-
-    def _sentence_model(self) -> SentenceModel | None:
-        """`SentenceModel` of the model as it stands; None: it has none."""
-        return None
-
-    def _one_by_one(self, X, ask, *more):
-        """[ask(`SentenceModel`, tokens, *more)] of few short sequences; None: see tagging/model.py."""
-        if type(X) is not list or len(X) > MOST_SEQUENCES:
-            return None
-        sentences, found = self._sentence_model(), []
-        if sentences is None:
-            return None
-        for tokens in X:
-            read = sentences.read(tokens)
-            found.append(None if read is None else ask(sentences, read, *more))
-            if found[-1] is None:
-                return None
-        return found
-
-    def _decode(self, corpus, form, beam_width):
-        """Label ids int32 (N,)."""
-        return decode(corpus, *self._model(), form=form, beam_width=beam_width)
-
-    def _kbest(self, corpus, k, form):
-        """`KBest`."""
-        features, w, constraints, n_threads = self._model()
-        return kbest(corpus, features, w, constraints, k, n_threads, form)
 
     def _named(self, tables):
         """Arrays (T, L) of probabilities as lists of {label: probability}."""
@@ -286,16 +216,26 @@ class Fitted(BaseEstimator):
         return pandas.DataFrame(self._history)
 
 
+def none_before_fit(get: Callable[[Any], T]) -> T:
+    """A property that is None before `fit`, as sklearn-crfsuite has it."""
+
+    @wraps(get)
+    def value(self):
+        return get(self) if hasattr(self, "weights_") else None
+
+    return property(value)  # type: ignore[return-value]
+
+
 class OneByOne(Fitted):
     """The part of an estimator that answers for short inputs one sentence a call."""
 
-    @property
+    @none_before_fit
     def classes_(self) -> list[Any]:
         """The labels; index = label id in every array. None before `fit`."""
-        return list(self.encoder_.labels_) if hasattr(self, "weights_") else None  # type: ignore[return-value]
+        return list(self.encoder_.labels_)
 
     def _sentence_model(self) -> SentenceModel | None:
-        get = self.__dict__.get
+        get: Any = self.__dict__.get
         w, features, limits, sets = get("weights_"), get("features_"), get("constraints_"), get("label_sets_")
         parts = get("encoder_"), features, w, limits, sets
         made = get("_sentences")
@@ -312,40 +252,32 @@ class WeightNames(Fitted):
     None before `fit`.
     """
 
-    @property
+    @none_before_fit
     def attributes_(self) -> list[Any]:
         """Names of the attributes that have a weight other than zero, most frequent first."""
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         names = self.encoder_.attribute_names()
         attrs = self.features_.node_attr[self.weights_[: self.features_.n_node] != 0]
         return [names[a] for a in np.unique(attrs)]
 
-    @property
+    @none_before_fit
     def num_attributes_(self) -> int:
         """How many attributes have a weight other than zero."""
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         return len(self.attributes_)
 
-    @property
+    @none_before_fit
     def state_features_(self) -> dict[tuple[Any, Any], float]:
         """{(attribute, label): weight}."""
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         names, labels = self.encoder_.attribute_names(), self.encoder_.labels_
         attrs, ids = self.features_.node_attr.tolist(), self.features_.node_label.tolist()
         weights = self.weights_[: self.features_.n_node].tolist()
         return {(names[a], labels[y]): w for a, y, w in zip(attrs, ids, weights, strict=True) if w}
 
-    @property
+    @none_before_fit
     def transition_features_(self) -> dict[tuple[Any, Any], float]:
         """{(label_from, label_to): weight} of the plain transitions.
 
         A pair that is missing has weight 0. That does not forbid it: only `constraints` forbid.
         """
-        if not hasattr(self, "weights_"):
-            return None  # type: ignore[return-value]
         return {(p, n): w for (b, p, n), w in self._edges() if b == 0}
 
     @property
@@ -381,12 +313,6 @@ class WeightNames(Fitted):
                 yield (b, labels[p], labels[n]), w
 
 
-def _is_inside(X, sequence, first, ids):
-    """Whether a span of labels lies inside its sequence, which is a list of tokens."""
-    tokens = X[sequence] if 0 <= sequence < len(X) else ()
-    return isinstance(tokens, (list, tuple)) and 0 <= first < first + len(ids) <= len(tokens)
-
-
 def gold_labels(X, y):
     """Labels as a list of lists, from y or from what X carries."""
     if y is not None:
@@ -394,9 +320,5 @@ def gold_labels(X, y):
     if hasattr(X, "labels_by_sequence"):
         return X.labels_by_sequence()
     if hasattr(X, "attr_ptr"):
-        return [part.tolist() for part in _by_sequence(X.labels, X)]
+        return [part.tolist() for part in by_sequence(X.labels, X)]
     raise ValueError("expected labels y, one sequence of labels for each sequence of X, got none")
-
-
-def _by_sequence(rows, corpus):
-    return np.split(rows, corpus.seq_ptr[1:-1]) if corpus.n_sequences else []

@@ -10,16 +10,18 @@ import sys
 import threading
 import time
 from array import array
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from crfbook.data.constraints import bounds_of
-from crfbook.data.corpus import offsets, ragged_index
+from crfbook.data.corpus import offsets, owners, ragged_index
 from crfbook.data.features import log_edge
 from crfbook.encoding.dicts import UNREADABLE, ItemReader
-from crfbook.encoding.template_attributes import extract_all
-from crfbook.encoding.templates import EXTRACTORS, OF_MATCH, make_extractor
+from crfbook.encoding.given_attributes import sum_duplicates
+from crfbook.encoding.template_attributes import column_name
+from crfbook.encoding.templates import EXTRACTORS, make_extractor
 
 MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
 MOST_TOKENS = 400  # of more tokens, too
@@ -60,8 +62,11 @@ class SentenceModel:
         self._limits = np.vstack([self.bounds.start, self.bounds.end, self.bounds.label_sets])
         self._lists = features.node_ptr, features.node_label, self._limits
         self._n_node = features.n_node
-        self._local, self._seconds = threading.local(), 0.0
-        self._of_template = encoder.attributes.kind == "template"
+        self._seconds, self._of_template = 0.0, encoder.attributes.kind == "template"
+        if self._of_template:
+            self._local = _Reader(partial(TemplateReader, encoder, label_sets))
+        else:
+            self._local = _Reader(partial(ItemReader, encoder.attributes.ids))
         self._kernels: Any = None
         self._may_load = kernels is None
         self._tables = self._transitions()
@@ -73,7 +78,7 @@ class SentenceModel:
         """A `SentenceModel`, or None for a model that it cannot serve."""
         attributes = getattr(encoder, "attributes", None)
         kind = getattr(attributes, "kind", None)
-        simple = kind == "items" or kind == "template" and is_simple(attributes)
+        simple = kind == "items" or kind == "template" and not any(f.stages for f in attributes.node)
         if simple and features.n_edge_attrs == 1 and features.n_labels <= MOST_LABELS:
             return cls(encoder, features, *model, **options)
         return None
@@ -119,14 +124,7 @@ class SentenceModel:
         """(T, flat, value, set_of): the number of tokens, and what kernels.py has; None: see the file."""
         if not isinstance(tokens, (list, tuple)) or len(tokens) > MOST_TOKENS:
             return None
-        try:
-            reader = self._local.reader
-        except AttributeError:
-            if self._of_template:
-                reader = TemplateReader(self.encoder, self.label_sets)
-            else:
-                reader = ItemReader(self.encoder.attributes.ids)
-            self._local.reader = reader
+        reader = self._local.reader
         try:
             if self._of_template:
                 return len(tokens), *reader.read(tokens, self._kernels)
@@ -141,24 +139,15 @@ class SentenceModel:
         """log_node (T, L) in nats, as `sentence_scores` has them."""
         (n_tokens, flat, value, set_of), n_labels = read, len(self.labels)
         ptr, ids = flat[: n_tokens + 1], flat[n_tokens + 1 :]
-        token, value = (
-            np.repeat(np.arange(n_tokens), np.diff(ptr)),
-            value if len(value) else np.ones(len(ids)),
-        )
         known = ids >= 0
-        ids, token, value = ids[known], token[known], value[known]
-        _, first, inverse = np.unique(
-            token * self.features.n_attrs + ids, return_index=True, return_inverse=True
-        )
-        if len(first) < len(ids):  # duplicates count where they stand first
-            order = np.argsort(first)
-            value, kept = np.bincount(inverse, value)[order], first[order]
-            ids, token = ids[kept], token[kept]
-        weight, ptr = ragged_index(self.features.node_ptr, ids)
-        item = np.repeat(np.arange(len(ids)), np.diff(ptr))
-        cell = token[item] * n_labels + self.features.node_label[weight]
+        value = value[known] if len(value) else None
+        ptr, ids, value = sum_duplicates(offsets(known)[ptr], ids[known], value)
+        weight, weight_ptr = ragged_index(self.features.node_ptr, ids)
+        item = owners(weight_ptr)
+        cell = owners(ptr)[item] * n_labels + self.features.node_label[weight]
         with np.errstate(all="ignore"):
-            sums = np.bincount(cell, value[item] * self.w[weight], minlength=n_tokens * n_labels)
+            terms = self.w[weight] if value is None else value[item] * self.w[weight]
+            sums = np.bincount(cell, terms, minlength=n_tokens * n_labels)
         u = sums.astype(np.float64, copy=False).reshape(n_tokens, n_labels)  # of nothing it is an int64
         if len(set_of):
             u += self._limits[set_of]
@@ -230,6 +219,13 @@ class SentenceModel:
         return [(path[:, j].tolist(), min(0.0, s - found[1])) for j, s in enumerate(score)]
 
 
+class _Reader(threading.local):
+    """A reader for each thread."""
+
+    def __init__(self, make):
+        self.reader = make()
+
+
 def _at_hand():
     """Is numba loaded, and are the kernels on disk?"""
     if "numba" not in sys.modules:
@@ -284,16 +280,11 @@ def _marginals(u, tables):
     return p_node, float(np.log(scale).sum() + high.sum() + (len(u) - 1) * tables.edge[0])
 
 
-def is_simple(attributes):
-    """Whether `TemplateReader` can serve these `TemplateAttributes`."""
-    return not attributes.edge and not any(family.stages for family in attributes.node)
-
-
 class _Column(dict):
     """Cell -> its row in `codes`, flat and C to a row: the code of each source of the column, -1 for none."""
 
     def __init__(self, cells):
-        self._sources = [(_extractor(cell.source), cell.codes.get) for cell in cells]
+        self._sources = [(make_extractor(*cell.source[1:]), cell.codes.get) for cell in cells]
         self.codes = array("q")
 
     def __missing__(self, cell):
@@ -315,12 +306,6 @@ class _Column(dict):
         return np.frombuffer(self.codes, np.int64).reshape(-1, len(self._sources))[rows]
 
 
-def _extractor(source):
-    if source.name in OF_MATCH:  # under the watch that regular expressions need
-        return lambda text: extract_all(source, [text])[0]
-    return make_extractor(source.name, source.arguments)
-
-
 class TemplateReader:
     """The attributes of one sentence that a template makes of columns of strings.
 
@@ -337,10 +322,8 @@ class TemplateReader:
         for source in sources:
             self._cells.setdefault(source.column, []).append(attributes.cells[source])
         self._clear()
-        place = {
-            source: c for c, source in enumerate(s.source for cells in self._cells.values() for s in cells)
-        }
-        cells = [attributes.cells[source] for source in place]
+        cells = [cell for of_column in self._cells.values() for cell in of_column]
+        place = {cell.source: c for c, cell in enumerate(cells)}
         padded = [len(cell.values) if EXTRACTORS[cell.source.name].padded else -1 for cell in cells]
         self._outside = np.array([padded, [cell.size for cell in cells]], np.int64).T.copy()
         self._back = attributes.template.reach[0]
@@ -395,7 +378,7 @@ class TemplateReader:
             raise ValueError("tokens of several sizes, or columns without a name")
 
         def cells_of(column):
-            name = names[column] if isinstance(column, int) and column < len(names) else column
+            name = column_name(column, names)
             if kind is str:
                 return tokens if names.index(name) == 0 else ()
             at = name if kind is dict else names.index(name)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from crfbook._checks import File, ModelFileError, file_name, shown, whole
+from crfbook._checks import ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import without_zeros
 from crfbook.data.crfsuite import MAGIC, read_crfsuite
@@ -22,6 +23,34 @@ from crfbook.data.files import check_layout, load_arrays
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
 from crfbook.tagging.model import SentenceModel
+from crfbook.tagging.predictor import Predictor
+
+
+class Chain(Predictor):
+    """A trained chain as a tagger holds it. parts : see `chain_parts`."""
+
+    _kind, _most_sequences = "CRF", np.inf
+
+    def __init__(self, parts, kernels):
+        self._kernels = kernels
+        self.encoder_, self.features_, self.weights_, self.constraints_, self.label_sets_ = parts
+        self._sentences = SentenceModel.of(*parts, frozen=True, kernels=kernels)
+
+    def __reduce__(self):
+        return Chain, (chain_parts(self), self._kernels)
+
+    def _sentence_model(self):
+        return self._sentences
+
+    def _known(self, X, y=None, unknown="mark"):
+        corpus = without_zeros(self.encoder_.transform(X))
+        if self.label_sets_ is None:
+            return corpus
+        corpus = corpus._replace(label_set=self.label_sets_.label_set(X, self.encoder_.columns_))
+        return free_blocked(corpus, self.constraints_)
+
+    def _model(self):
+        return self.features_, self.weights_, self.constraints_, 1
 
 
 class Tagger:
@@ -41,8 +70,7 @@ class Tagger:
 
     def __init__(self, source: Any = None, *, kernels: bool | None = None, trust: bool = False) -> None:
         self._kernels, self._trust, self._state = kernels, trust, threading.local()
-        self._parts: Any = None  # encoder, features, weights, constraints, label_sets
-        self._sentences: SentenceModel | None = None
+        self._model: Any = None  # a `Chain`
         if source is not None:
             self.open(source)
 
@@ -51,15 +79,14 @@ class Tagger:
         if isinstance(source, (str, bytes, os.PathLike)):
             parts = _opened(source, self._trust)
         else:
-            parts = chain_parts(source)
-            parts = *parts[:2], parts[2].copy(), *parts[3:]
-        self._parts = parts
-        self._sentences = SentenceModel.of(*parts, frozen=True, kernels=self._kernels)
+            encoder, features, w, *limits = chain_parts(source)
+            parts = encoder, features, w.copy(), *limits
+        self._model = Chain(parts, self._kernels)
         return self
 
     def close(self) -> None:
         """Forget the model."""
-        self._parts = self._sentences = None
+        self._model = None
 
     def __enter__(self) -> Self:
         return self
@@ -68,11 +95,11 @@ class Tagger:
         self.close()
 
     def __reduce__(self) -> Any:  # a copy has the model, and no sentence
-        return _copied, (self._parts, self._kernels, self._trust)
+        return partial(Tagger, kernels=self._kernels, trust=self._trust), (self._model,)
 
     def labels(self) -> list[Any]:
         """The labels of the model; index = label id in every array."""
-        return list(self._chain()[0].labels_)
+        return list(self._chain().encoder_.labels_)
 
     def set(self, xseq: Any) -> None:
         """Take up a sentence, for `tag`, `probability` and `marginal` of this thread."""
@@ -88,23 +115,19 @@ class Tagger:
             self.set(xseq)
         state = self._taken()
         found = None if state.read is None else state.of.tag(state.read)
-        return self._tag_corpus([state.tokens])[0] if found is None else found
+        return self._chain()._labels([state.tokens])[0] if found is None else found
 
     def tag_many(self, X: Iterable[Any]) -> list[list[Any]]:
         """`tag` of each sentence."""
-        sentences, X, found = self._current(), list(X), []
-        for tokens in X:
-            read = None if sentences is None else sentences.read(tokens)
-            found.append(None if read is None else sentences.tag(read))
-            if found[-1] is None:
-                return self._tag_corpus(X)
-        return found
+        chain, X = self._chain(), list(X)
+        found = chain._one_by_one(X, SentenceModel.tag)
+        return chain._labels(X) if found is None else found
 
     def marginals(self, xseq: Any = None) -> list[dict[Any, float]]:
         """p(y_t = label | x) as a dict {label: probability} for each token."""
         if xseq is not None:
             self.set(xseq)
-        labels = self._chain()[0].labels_
+        labels = self._chain().encoder_.labels_
         return [dict(zip(labels, row, strict=True)) for row in self._p_node().tolist()]
 
     def marginal(self, y: Hashable, pos: int) -> float:
@@ -125,18 +148,9 @@ class Tagger:
         """The k most probable labellings, best first, with their log probabilities in nats; see
         `CRF.predict_kbest`. Needs the kernels.
         """
-        k, labels = whole("k", k, 1), self._chain()[0].labels_
+        k = whole("k", k, 1)
         self.set(xseq)
-        read = self._state.read
-        found = None if read is None else self._state.of.kbest(read, k)
-        if found is None:
-            from crfbook.decoding import kbest
-
-            _, features, w, constraints, _ = self._chain()
-            best = kbest(self._corpus([xseq]), features, w, constraints, k)
-            columns = best.path.T[: best.found[0]].tolist()
-            found = list(zip(columns, np.minimum(best.log_proba[0], 0.0).tolist(), strict=False))
-        return [([labels[y] for y in path], p) for path, p in found]
+        return self._chain().predict_kbest([self._state.tokens], k)[0]
 
     def span_log_proba(self, xseq: Any, spans: Iterable[tuple[int, Iterable[Hashable]]]) -> np.ndarray:
         """log p(these labels from this token on | x) of spans, (n,) in nats.
@@ -149,30 +163,19 @@ class Tagger:
             if not 0 <= first < first + len(labels) <= n:
                 got = f"{len(labels)} from token {first} on"
                 raise ValueError(f"span {i}: expected some of the {n:,} tokens, got {got}")
-        if not ids:
-            return np.zeros(0)
-        sentences = self._current()
-        read = None if sentences is None else sentences.read(xseq)
-        found = None if read is None else sentences.log_proba(read, ids)
-        if found is None:
-            from crfbook.chain import inference
+        return self._chain()._span_log_proba([xseq], [(0, *span) for span in ids])
 
-            corpus, (_, features, w, constraints, _) = self._corpus([xseq]), self._chain()
-            numbered = [(0, first, labels) for first, labels in ids]
-            found = inference.span_log_proba(corpus, features, w, numbered, constraints)
-        return found
-
-    # ---- the way of a corpus, and what all methods ask for ----
-
-    def _current(self):
-        if self._parts is None:
-            self._chain()
-        return self._sentences
+    # ---- what all methods ask for ----
 
     def _chain(self):
-        if self._parts is None:
+        """The `Predictor`."""
+        if self._model is None:
             raise ValueError("the tagger has no model: call open, with the path of one, first")
-        return self._parts
+        return self._model
+
+    def _current(self):
+        """Its `SentenceModel`, or None."""
+        return (self._model or self._chain())._sentences
 
     def _taken(self):
         """What is known of the sentence that this thread has set, read for the model as it stands."""
@@ -187,7 +190,9 @@ class Tagger:
     def _number(self, label):
         sentences = self._current()
         try:
-            return self._chain()[0].labels_.index(label) if sentences is None else sentences.number[label]
+            return (
+                self._chain().encoder_.labels_.index(label) if sentences is None else sentences.number[label]
+            )
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"expected a label of the model, got {shown(label)}") from None
 
@@ -197,25 +202,9 @@ class Tagger:
         if state.p_node is None:
             found = None if state.read is None else state.of.marginals(state.read)
             if found is None:
-                from crfbook.chain import inference
-
-                found = (inference.node_marginals(self._corpus([state.tokens]), *self._chain()[1:4]),)
+                found = self._chain().predict_marginals_array([state.tokens])
             state.p_node = found[0]
         return state.p_node
-
-    def _corpus(self, X):
-        encoder, _, _, constraints, label_sets = self._chain()
-        corpus = without_zeros(encoder.transform(X))
-        if label_sets is None:
-            return corpus
-        corpus = corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
-        return free_blocked(corpus, constraints)
-
-    def _tag_corpus(self, X):
-        from crfbook.chain import inference
-
-        corpus, (encoder, features, w, constraints, _) = self._corpus(X), self._chain()
-        return encoder.decode(inference.decode(corpus, features, w, constraints), corpus.seq_ptr)
 
 
 class LiveTagger(Tagger):
@@ -225,20 +214,21 @@ class LiveTagger(Tagger):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self._model = model
+        self._crf = model
 
     def __reduce__(self):
-        return LiveTagger, (self._model,)
+        return LiveTagger, (self._crf,)
 
     def open(self, source: Any) -> Self:
         """ValueError: see the class."""
         raise ValueError("tagger_ follows its model: crfbook.Tagger opens others")
 
     def _current(self):
-        return self._model._sentence_model()
+        return self._crf._sentence_model()
 
     def _chain(self):
-        return chain_parts(self._model)
+        chain_parts(self._crf)  # of the present fit
+        return self._crf
 
 
 def chain_parts(model):
@@ -255,15 +245,7 @@ def _n_tokens(tokens):
     return tokens.shape[0] if hasattr(tokens, "shape") else len(tokens)
 
 
-def _copied(parts, kernels, trust):
-    tagger = Tagger(kernels=kernels, trust=trust)
-    if parts is not None:
-        tagger._parts = parts
-        tagger._sentences = SentenceModel.of(*parts, frozen=True, kernels=kernels)
-    return tagger
-
-
-def _opened(path: File, trust):
+def _opened(path, trust):
     """`chain_parts` of a file."""
     path = file_name(path, "Tagger")
     with open(path, "rb") as file:

@@ -81,7 +81,7 @@ def unfold(token, prefix=""):
         if isinstance(value, (dict, list, set, np.ndarray)):
             yield from unfold(value, f"{name}:")
         elif isinstance(value, (str, bytes)):
-            yield f"{name}:{value.decode() if isinstance(value, bytes) else value}", 1.0
+            yield f"{name}:{value.decode() if isinstance(value, bytes) else str.__str__(value)}", 1.0
         else:
             yield name, float(value)
 

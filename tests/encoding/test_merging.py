@@ -6,8 +6,7 @@ from scipy import sparse
 
 from crfbook.data.columns import TokenColumns
 from crfbook.encoding import families
-from crfbook.encoding.encoder import Encoder
-from crfbook.encoding.merging import renumbered
+from crfbook.encoding.encoder import Encoder, renumbered
 
 SEVERAL = "U0:%x[0,0]\nU1:%x[-1,0]/%x[0,0]/%x[1,1]\nU:%x[-1,1]\nU:%x[1,1]\nU2:%suffix[0,0,2]\nB\nB1:%x[0,1]\n"
 

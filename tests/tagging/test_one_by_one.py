@@ -13,7 +13,6 @@ from crfbook import CRF, Tagger, TokenColumns, brute
 from crfbook.chain import inference
 from crfbook.data.features import log_edge
 from crfbook.decoding import kbest
-from crfbook.models import prediction
 from crfbook.tagging import model as tagging
 
 LABELS = "A B C D".split()
@@ -238,7 +237,7 @@ def test_errors_are_those_of_a_corpus(bad, way):
 
 def test_long_inputs_go_as_a_corpus(monkeypatch):
     model, X = random_model(np.random.default_rng(7), "lists")
-    monkeypatch.setattr(prediction, "MOST_SEQUENCES", 3)
+    monkeypatch.setattr(CRF, "_most_sequences", 3)
     monkeypatch.setattr(tagging, "MOST_TOKENS", 2)
     assert model._one_by_one(X[:4], tagging.SentenceModel.tag) is None
     assert model._sentence_model().read(max(X, key=len)) is None

@@ -77,12 +77,12 @@ def test_kernels_come_once_they_pay(model, monkeypatch):
 
     monkeypatch.setattr(tagging, "_at_hand", lambda: False)
     tagger = Tagger(model)
-    assert tagger._sentences._kernels is None
+    assert tagger._model._sentences._kernels is None
     monkeypatch.setattr(tagging, "NUMPY_SECONDS", 0.0)
     labels = [tagger.tag(x) for x in X]
-    assert tagger._sentences._kernels is not None and labels == tagger.tag_many(X) == model.predict(X)
+    assert tagger._model._sentences._kernels is not None and labels == tagger.tag_many(X) == model.predict(X)
     never = Tagger(model, kernels=False)
-    assert never.tag(X[0]) == labels[0] and never._sentences._kernels is None
+    assert never.tag(X[0]) == labels[0] and never._model._sentences._kernels is None
 
 
 def test_files_of_crfsuite(tmp_path):
