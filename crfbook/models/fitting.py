@@ -173,8 +173,8 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
         sentence = early_end(result, corpus, settings)
     elif n and result.objective > (start := float(result.state.get("most", np.inf))):
         sentence = (
-            f"the objective, {result.objective:.4g} nats, is above that of the start, {start:.4g}: the learning "
-            "rates are too large for these data; smaller attribute values help, or more epochs"
+            f"the objective, {result.objective:.4g} nats, is above that of the start, {start:.4g}: the "
+            "learning rates are too large for these data; smaller attribute values help, or more epochs"
         )
     elif status == "max_iterations" and by_default and ALGORITHMS[key].has_goal:
         sentence = (

@@ -78,9 +78,9 @@ class Predictions(Predictor, BaseEstimator):
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
         [] for an empty one.
 
-        Of equally good labellings the one whose labels come first in classes_ is taken. form : how it is
-        found. All forms but "beam" are exact, and all hold to the constraints. CarpeDiem and staggered
-        decoding may take another labelling that is equally good.
+        Of equally good labels the first in classes_ is taken, from the last token to the first. form : how
+        the labelling is found. All forms but "beam" are exact, and all hold to the constraints. CarpeDiem and
+        staggered decoding may take another labelling that is equally good.
 
             "auto"               "dense", "sparse", "default" or "numpy": what should take least time
             "dense"              all label pairs, less those that cannot win: up to some hundred labels
