@@ -181,6 +181,8 @@ class _Either:
         self.leaf, self.below = leaf, below
 
     def __getitem__(self, value):
+        if type(value) is dict:
+            return self.below.row(value)
         return self.below.nested(value) if isinstance(value, _NESTED) else ([self.leaf[value]], None)
 
 
@@ -215,7 +217,8 @@ class _Prefix:
                 return self._by_item(token)
             plan = self.plans[keys] = self._plan(keys)
         leaves, nested, numbers = plan
-        _check(token.values())
+        if not _VALUES.issuperset(map(type, token.values())):
+            raise ValueError
         try:
             if numbers is None:
                 found, own = list(map(getitem, leaves, token.values())), None

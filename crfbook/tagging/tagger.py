@@ -111,9 +111,11 @@ class Tagger:
 
     def tag(self, xseq: Any = None) -> list[Any]:
         """The labels of the sentence, as `CRF.predict_single` has them. None: the sentence that was set."""
-        if xseq is not None:
+        if xseq is None:
+            state = self._taken()
+        else:
             self.set(xseq)
-        state = self._taken()
+            state = self._state
         found = None if state.read is None else state.of.tag(state.read)
         return self._chain()._labels([state.tokens])[0] if found is None else found
 
@@ -132,6 +134,12 @@ class Tagger:
 
     def marginal(self, y: Hashable, pos: int) -> float:
         """p(y_pos = y | x) of the sentence that was set or tagged."""
+        state = self._state
+        try:  # as programs ask, label by label
+            if pos >= 0 and state.of is self._current():
+                return state.p_node.item(pos, state.of.number[y])
+        except (AttributeError, IndexError, KeyError, TypeError):
+            pass
         p_node = self._p_node()
         if not 0 <= pos < len(p_node):
             raise ValueError(f"expected a token in 0..{len(p_node) - 1}, got {shown(pos)}")

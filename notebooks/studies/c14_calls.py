@@ -76,7 +76,7 @@ def sentences(kind):
     """(X, y of a training text, new X) of one kind of input."""
     rng = np.random.default_rng(0)
     if kind in ("tutorial", "words"):
-        data = load_dataset("conll2000", source="builtin")
+        data = load_dataset("conll2000")
         columns = {}
         for part, text in (("train", data.train), ("test", data.test)):
             words = [[token[0] for token in sentence] for sentence in text.sentences()]
@@ -143,7 +143,7 @@ def called(kind, folder, n=None):
     path, peer, words, found = os.path.join(folder, kind), pycrfsuite.Tagger(), None, {}
     peer.open(path)
     if kind == "words":
-        data = load_dataset("conll2000", source="builtin")
+        data = load_dataset("conll2000")
         with quiet():
             words = CRF(template="words", max_iterations=10).fit(data.train)
     for what in asked(kind, Tagger(path), CRF.from_crfsuite(path), peer, words):
