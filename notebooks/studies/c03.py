@@ -85,12 +85,12 @@ def _products(work):
 
 def _cached_products(n_tokens, n_labels, block=256):
     """As many multiply-adds in square-ish blocks, used over and over: the most that BLAS can do here."""
+    rng = np.random.default_rng(0)
+    a, v = rng.random((2, block, n_labels))
+    e, out = rng.random((n_labels, n_labels)), np.empty((block, n_labels))
+    total = np.empty((n_labels, n_labels))
 
     def run():
-        rng = np.random.default_rng(0)
-        a, v = rng.random((2, block, n_labels))
-        e, out = rng.random((n_labels, n_labels)), np.empty((block, n_labels))
-        total = np.empty((n_labels, n_labels))
         for _ in range(0, n_tokens, block):
             np.matmul(a, e, out=out)
             np.matmul(v, e.T, out=out)
