@@ -86,7 +86,10 @@ class Trainer:
             self.set(name, value)
 
     def set(self, name: str, value: Any) -> None:
-        """Set one parameter, a number or its text. ValueError for an unknown name, and for another text."""
+        """Set one parameter.
+
+        value : a number, or a string that holds one. ValueError for an unknown name, and for another string.
+        """
         from crfbook.models.crf import CRF
 
         own = PARAMETERS.get(name, name)
@@ -108,7 +111,8 @@ class Trainer:
     def train(self, model: File, holdout: int = -1) -> None:
         """Train and write the model to a file; `model_` is then the `CRF`.
 
-        holdout : sentences of this group are left out, and their accuracy is followed. Raises what `CRF.fit`
+        holdout : sentences of this group are left out. Their token accuracy stands in
+        `model_.history_["dev_accuracy"]`. Raises what `CRF.fit`
         and `CRF.save` raise. Ctrl-C ends training with a model that is written.
         """
         from crfbook.models.crf import CRF

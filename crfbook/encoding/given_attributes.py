@@ -5,8 +5,9 @@ python-crfsuite's rules: `{name: number}` has that value, True is 1 and False 0;
 attribute `name:text` of value 1; `{name: {...}}` and `{name: ["a", "b"]}` are nested: what is inside, with
 `name:` in front. Bytes are UTF-8. Beyond that strings are never looked into: colons and line breaks are
 characters like others. One rule is our own: a vector, `{name: [1.5, 1.6]}` or a 1-d array of numbers, has an
-attribute for each component, `name:0`, `name:1`, ... An attribute given twice at a token has the sum of its
-values, at its first place. `dicts` has the fast readers; what they refuse is read here, item by item.
+attribute for each component, `name:0`, `name:1`, ... An attribute given twice at a token counts once, in the
+position of its first occurrence, with the sum of its values. `dicts` has the fast readers; what they refuse
+is read here, item by item.
 
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
 the j-th of the given names. Zeros are absent; a column that is zero throughout training is no attribute.

@@ -184,7 +184,7 @@ class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
     What differs from sklearn-crfsuite: `predict` and `predict_marginals` return lists of lists, whatever the
     data. Labels may be any hashable objects and come back as they were. Training goes on to a certificate
     (for c2 = 0: or to delta = 1e-6) instead of stopping at delta = 1e-5; perceptron, pa and arow do 10
-    epochs, not 100 (their F1 changes little after 10). There are no model files on disk unless you `save`;
+    epochs, not 100 (their F1 changes little after 10). `fit` writes a file only if `model_filename` is set;
     X_dev can stop the training. An empty sequence is predicted as [].
     ":" and newlines in attributes mean nothing. `from_crfsuite` reads CRFsuite's models.
 

@@ -154,7 +154,8 @@ class DCRF(SavedDCRF):
     Attributes
     ----------
     classes_ : {column: its labels}. weights_ (F,), laid out by features_ and layout_.
-    engine_ : what `inference` came to, one name a component (columns that cliques join) where they differ.
+    engine_ : the engine that was chosen. Components are groups of columns that cliques join. Where they have
+    different engines: all their names, with ", " between.
     objective_, n_iter_, status_, history_ : as in `CRF`. Of an
     approximation, objective_ has its log Z; status_ counts the sentences whose messages did not converge at
     the end, n_unconverged_.

@@ -1,6 +1,8 @@
 """A trained model that only tags: from a file, from a `CRF`, or from a file of CRFsuite.
 
-Opening one imports neither scikit-learn, pandas nor SciPy, and numba only once it pays (tagging/model.py).
+Opening one imports none of scikit-learn, pandas and SciPy, and numba only once it pays (tagging/model.py).
+Models and sentences that `SentenceModel` cannot serve are tagged by chain/inference.py, with all of these but
+scikit-learn and pandas.
 Its methods are those that programs call on a `pycrfsuite.Tagger`, and those that it lacks.
 """
 
@@ -62,10 +64,10 @@ class Tagger:
         kernels are on disk, and once tagging has taken as long as loading them does (0.4 s).
     trust : see `CRF.load`.
 
-    A sentence is what `CRF.predict` takes a list of: attribute dicts or lists, or cells where the model has a
-    template. Unknown attributes are ignored. Nothing changes the model, and each thread has a sentence of its
-    own (`set`), so threads may share a tagger. Raises what `CRF.load` and `CRF.predict` raise; ValueError
-    before `open`.
+    A sentence is a list of tokens, one element of X of `CRF.predict`: an attribute dict or a list of strings
+    each, or the cells of a template's columns. Unknown attributes are ignored. Nothing changes the model, and
+    each thread has a sentence of its own (`set`), so threads may share a tagger. Raises what `CRF.load` and
+    `CRF.predict` raise; ValueError before `open`.
     """
 
     def __init__(self, source: Any = None, *, kernels: bool | None = None, trust: bool = False) -> None:
@@ -98,7 +100,7 @@ class Tagger:
         return partial(Tagger, kernels=self._kernels, trust=self._trust), (self._model,)
 
     def labels(self) -> list[Any]:
-        """The labels of the model; index = label id in every array."""
+        """The labels of the model, in its order: sorted, or that of CRFsuite's file."""
         return list(self._chain().encoder_.labels_)
 
     def set(self, xseq: Any) -> None:

@@ -209,8 +209,10 @@ class FormChooser:
         if self.tiny or self.form != "auto":
             return f"form {self.choose(w)!r}, " + ("for tiny data" if self.tiny else "as asked")
         times = ", ".join(f"{form} {seconds(form, self.sizes(w)):.2g} s" for form in self.forms)
-        registers = f"with {register_doubles()} doubles a register"
-        return f"form {self.choose(w)!r} where all weights count: {times} an evaluation {registers}"
+        small = seconds("batched", self.data_sizes) < SMALL
+        why = f"below {SMALL:g} s no other form is compiled" if small else "the least of all"
+        predicted = f"predicted: {times} an evaluation, {register_doubles()} doubles in a register"
+        return f"form {self.choose(w)!r} while no weight is zero ({why}; {predicted})"
 
     def sizes(self, w):
         """`Sizes` at the weights w (F,)."""
