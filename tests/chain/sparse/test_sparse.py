@@ -419,7 +419,7 @@ def test_registers_are_those_of_the_processor(monkeypatch):
 def test_the_reason_for_a_form(monkeypatch):
     corpus, features, w, _ = case("plain", 0)
     chooser = FormChooser(features, corpus, "auto")
-    assert chooser.reason(w).startswith("form 'batched' where all weights count: batched ")
+    assert chooser.reason(w).startswith("form 'batched' while no weight is zero (")
     assert FormChooser(features, corpus, "sparse").reason(w) == "form 'sparse', as asked"
     monkeypatch.setattr(cost_model, "TINY_SECONDS", np.inf)
     assert FormChooser(features, corpus, "auto").reason(w) == "form 'numpy', for tiny data"
