@@ -375,7 +375,7 @@ class TemplateReader:
         if not all(type(token) is kind for token in tokens):
             raise TypeError("tokens of several kinds")
         names = list(first) if kind is dict else (columns or [])[: len(first) if kind in (tuple, list) else 1]
-        if kind in (tuple, list) and any(len(token) != len(names) for token in tokens) or not names:
+        if kind in (tuple, list) and any(len(token) != len(first) for token in tokens) or not names:
             raise ValueError("tokens of several sizes, or columns without a name")
 
         def cells_of(column):

@@ -99,7 +99,7 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the best score is that of the (smallest|largest) c1")
         exec("\n".join(blocks), names)
-    assert len(blocks) == 5 and names["same"].predict(names["X_test"]) == names["old"].predict(
+    assert len(blocks) == 6 and names["same"].predict(names["X_test"]) == names["old"].predict(
         names["X_test"]
     )
     assert "weighted avg" in capsys.readouterr().out and names["search"].best_score_ > 0.5
@@ -130,7 +130,10 @@ def test_the_tagger_answers_as_theirs(small):
                 assert model.tagger_.marginal(y, t) == pytest.approx(theirs.marginal(y, t), rel=1e-9)
     before = model.tagger_
     assert pickle.loads(pickle.dumps(model)).tagger_.tag(X[0]) == before.tag(X[0])
-    assert model.set_params(c2=100.0).fit(X, Y).tagger_ is not before  # nothing of it is remembered
+    before.set(X[0])
+    model.set_params(c2=100.0).fit(X, Y)  # nothing of the first fit is remembered
+    assert before.tag() == model.predict_single(X[0])
+    assert before.marginal("Z", 0) == model.predict_marginals_single(X[0])[0]["Z"]
 
 
 ODD = [

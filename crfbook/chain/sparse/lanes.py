@@ -152,18 +152,18 @@ def _normalise(n, r, alpha, mass, scale, log_z, flags):
         for b in range(LANES):
             n_lost += (alpha[y, b] > 0.0) & (alpha[y, b] < SMALLEST_MASS)
     for b in range(LANES):
-        scale[b] = 0.0
+        scale[b], lost = 0.0, True
         if b < n:
             lost = not (mass[b] > 0.0 and mass[b] < np.inf)
             for y in range(alpha.shape[0] if n_lost > 0 else 0):
                 lost |= alpha[y, b] > 0.0 and alpha[y, b] < SMALLEST_MASS
             if lost:
                 flags[r + b] = 1
-                for y in range(alpha.shape[0]):  # they may be infinite, and 0 times that is no 0
-                    alpha[y, b] = 0.0
             else:
                 scale[b] = 1.0 / mass[b]
                 log_z[r + b] += np.log(mass[b])
+        for y in range(alpha.shape[0] if lost else 0):  # it may be infinite, and 0 times that is no 0
+            alpha[y, b] = 0.0
     f = _get(scale.reshape(1, LANES), 0)
     for y in range(alpha.shape[0]):
         _put(_times(_get(alpha, y), f), alpha, y)
