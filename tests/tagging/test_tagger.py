@@ -237,8 +237,8 @@ def test_model_filename(tmp_path):
     assert later.tagger_.tag(X[0]) == pickle.loads(pickle.dumps(later)).predict_single(X[0])
     with pytest.raises(NotFittedError):
         CRF(model_filename=tmp_path / "missing").predict(X)
-    with pytest.raises(AttributeError, match="no attribute 'wieghts'"):
-        getattr(later, "wieghts")  # noqa: B009
+    with pytest.raises(AttributeError, match="no attribute 'no_such'"):
+        getattr(later, "no_such")  # noqa: B009
     with pytest.raises(FileNotFoundError):
         CRF(model_filename=tmp_path / "no folder" / "model").fit(X, Y)
     fresh = CRF("perceptron", model_filename=tmp_path / "model").partial_fit(X[:2], Y[:2])
