@@ -15,7 +15,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from crfbook._checks import File, file_name, one_of, shown, whole
 from crfbook.data.files import replacing
@@ -104,8 +103,12 @@ def predict_files(
             with open(model, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             jobs = ((model, digest, files[i], targets[i], columns, label, piece_tokens) for i in todo)
-            told = {"total": len(todo), "unit": "file", "desc": "tagging", "disable": not verbose}
-            found = dict(zip(todo, tqdm(engine.run(tag_file, jobs), **told), strict=True))
+            results = engine.run(tag_file, jobs)
+            if verbose:  # in a notebook without ipywidgets the import alone warns
+                from tqdm.auto import tqdm
+
+                results = tqdm(results, total=len(todo), unit="file", desc="tagging")
+            found = dict(zip(todo, results, strict=True))
         finally:
             os.unlink(model)
             _sweep(out, LEFT, {os.path.basename(targets[i]) for i in todo})
