@@ -11,6 +11,7 @@ The file imports the standard library and NumPy alone: a process that tags start
 from array import array
 from itertools import chain, cycle, repeat
 from math import inf, isfinite
+from numbers import Number
 from operator import getitem
 
 import numpy as np
@@ -20,7 +21,6 @@ UNREADABLE = TypeError, ValueError, AttributeError, OverflowError, RecursionErro
 _NESTED = dict, list, set, np.ndarray
 _NUMBERS = {kind for kind in np.ScalarType if np.dtype(kind).kind in "biuf"}
 _TEXTS, _STR, _DICT = {str, bytes, np.str_}, {str}, {dict}
-_VALUES = {*_TEXTS, *_NUMBERS, *_NESTED}
 _MOST_PLANS = 1 << 12  # of one prefix
 _MOST_ENTRIES = 1 << 18  # of all caches of a reader together
 _PREFIX_ENTRIES = 32  # what the empty caches of one prefix take
@@ -86,7 +86,7 @@ class ItemReader:
         """The number of what {name: value} means. TypeError as above, ValueError for what has no meaning."""
         if isinstance(value, (str, bytes)):
             return self.number(f"{name}:{value if type(value) is str else _text(value)}")
-        if type(value) not in _NUMBERS:
+        if not is_number(value):
             raise ValueError
         return self.number(name, value)
 
@@ -109,7 +109,7 @@ class ItemNumbers(ItemReader):
         if value != 1 and value != 0 and type(value) is not int:
             raise TypeError
         self.names.append(name)
-        self.values.append(value)
+        self.values.append(value.real)
         return len(self.names) - 1
 
     def read_all(self, tokens):
@@ -217,8 +217,6 @@ class _Prefix:
                 return self._by_item(token)
             plan = self.plans[keys] = self._plan(keys)
         leaves, nested, numbers = plan
-        if not _VALUES.issuperset(map(type, token.values())):
-            raise ValueError
         try:
             if numbers is None:
                 found, own = list(map(getitem, leaves, token.values())), None
@@ -254,7 +252,6 @@ class _Prefix:
         return [(i, leaf) for i, leaf in enumerate(leaves) if numbers[i] is None], nested, numbers
 
     def _by_item(self, token):
-        _check(token.values())
         try:
             return list(map(self.pairs.__getitem__, token.items())), None
         except TypeError:  # some are nested, or numbers
@@ -264,8 +261,8 @@ class _Prefix:
     def _item(self, key, value):
         if isinstance(value, _NESTED):
             return self.below[key].nested(value)
-        if type(value) in _NUMBERS and value not in (0, 1):
-            return [self.columns[key]], [value]
+        if type(value) is not str and value not in (0, 1) and is_number(value):
+            return [self.columns[key]], [value.real]
         return [self.pairs[key, value]], None
 
     def nested(self, value):
@@ -294,7 +291,6 @@ class _Prefix:
         for keys, places in groups.items():
             at, mine = rows[places], map(tokens.__getitem__, places)
             values = list(chain.from_iterable(map(dict.values, mine)))
-            _check(values)
             if self.columns.keys().isdisjoint(keys) and self.below.keys().isdisjoint(keys):
                 leaves = cycle(list(map(self.leaves.__getitem__, keys)))
                 try:
@@ -324,7 +320,6 @@ class _Prefix:
 
     def _by_rows(self, tokens, rows, parts):
         try:
-            _check(chain.from_iterable(map(dict.values, tokens)))
             pairs = chain.from_iterable(map(dict.items, tokens))
             found = np.fromiter(map(self.pairs.__getitem__, pairs), np.int32)
             parts.append((np.repeat(rows, list(map(len, tokens))), found, None))
@@ -353,10 +348,9 @@ def _joined(rows):
     return found, ptr, own
 
 
-def _check(values):
-    """ValueError for values of other types than caches know: Decimal(1) equals 1, and means nothing."""
-    if not _VALUES.issuperset(map(type, values)):
-        raise ValueError
+def is_number(value):
+    """Is it a real number? 1 + 0j is one: caches find it where they find 1."""
+    return isinstance(value, (Number, np.bool_)) and value.imag == 0
 
 
 def _text(name):

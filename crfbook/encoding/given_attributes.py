@@ -39,7 +39,7 @@ from crfbook.data.vocabulary import (
     unpack_strings,
     where,
 )
-from crfbook.encoding.dicts import LISTS, UNREADABLE, ItemNumbers
+from crfbook.encoding.dicts import LISTS, UNREADABLE, ItemNumbers, is_number
 from crfbook.encoding.templates import available
 
 _BLOCK = 1 << 12  # tokens whose duplicates are looked for at once: limits the scratch memory
@@ -294,7 +294,7 @@ def _named(value):
     """A vector of numbers (1-d array, or list) as a dict; whatever else as it is."""
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
         value = value.tolist()
-    if isinstance(value, list) and all(isinstance(x, (Real, np.bool_)) for x in value):
+    if isinstance(value, list) and all(map(is_number, value)):
         return {str(j): x for j, x in enumerate(value)}
     return value
 
@@ -304,11 +304,11 @@ def _understand(name, value):
     name = _text(name)
     if isinstance(value, (str, bytes)):
         return f"{name}:{_text(value)}", 1.0
-    if not isinstance(value, (Real, np.bool_)):
+    if not is_number(value):
         wanted = "a number, a bool, a string, a dict or a list"
         raise unexpected(f"attribute {shown(name)}", wanted, shown(value), TypeError)
     try:
-        number = float(value)
+        number = float(value.real)
     except OverflowError:  # an integer of more than 308 digits
         what = f"attribute {shown(name)}"
         raise unexpected(what, "a value within float64", "an integer that exceeds it") from None

@@ -3,6 +3,7 @@
 import random
 import threading
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -27,11 +28,12 @@ class Odd(dict):
 
 WORDS = ["red", "1", "", "b:c", "x", "ä"]
 NUMBERS = [1, True, 1.0, 0, False, 0.0, -0.0, 2.5, 3, 10**20, np.float32(0.1), np.bool_(True), np.int64(4)]
+NUMBERS += [Decimal(1), Decimal("2.75"), Fraction(1, 2), 1 + 0j, np.complex64(2)]
 VECTORS = [[0.5, 2], [1], np.arange(3), np.zeros(0), np.array([0.25, -1.0], np.float32)]
 VALUES = (
     WORDS + WORDS + NUMBERS + VECTORS + [b"red", Colour("of an enum"), np.str_("red"), [], ["a", b"b"], {"a"}]
 )
-BAD = [None, Decimal("2.75"), 2 + 1j, ("a",), frozenset("a"), float("nan"), float("inf"), 10**400, ["a", 1.0]]
+BAD = [None, Decimal("NaN"), 2 + 1j, ("a",), frozenset("a"), float("nan"), float("inf"), 10**400, ["a", 1.0]]
 BAD += [[["a"]], np.ones((1, 1)), np.array("a"), b"\xff", {1.5}, {5: {"a": 1}}, [None]]
 KEYS = ["a", "a:b", "b", "w[-1]", b"w[-1]", "b:", "", "0"]
 
@@ -83,7 +85,7 @@ def unfold(token, prefix=""):
         elif isinstance(value, (str, bytes)):
             yield f"{name}:{value.decode() if isinstance(value, bytes) else str.__str__(value)}", 1.0
         else:
-            yield name, float(value)
+            yield name, float(value.real)
 
 
 def rows_of(X):

@@ -5,6 +5,7 @@ import pickle
 import threading
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -199,7 +200,7 @@ def test_a_sentence_without_a_known_attribute(way):
 
 
 def test_what_equals_a_value_is_not_taken_for_it(way):
-    """Caches compare by ==: numbers of other types, and an Enum of strings, come after their equals."""
+    """Caches compare by ==, and know what equals it: numbers of any type, and an Enum of strings."""
 
     class Word(str, Enum):  # noqa: UP042
         w0 = "w0"
@@ -209,9 +210,12 @@ def test_what_equals_a_value_is_not_taken_for_it(way):
     for _ in range(3):
         model.predict([[known]])
     with pytest.raises(TypeError, match="expected a number"):
-        model.predict([[known | {"n": Decimal(1)}]])
-    same = [model.predict_marginals_array([[known | {"word": word}]])[0] for word in ("w0", Word.w0)]
-    np.testing.assert_array_equal(*same)
+        model.predict([[known | {"n": 1 + 1j}]])
+    same = {"word": ["w0", Word.w0], "n": [1, True, Decimal(1), Fraction(1), 1 + 0j, np.float32(1)]}
+    for name, values in same.items():
+        first, *others = [model.predict_marginals_array([[known | {name: value}]])[0] for value in values]
+        for other in others:
+            np.testing.assert_array_equal(other, first)
     together = model.encoder_.transform([[known]] * 9 + [[known | {"word": Word.w0}]]).attr_idx
     assert together[-2:].tolist() == together[:2].tolist()
 
