@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import wraps
-from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -235,12 +234,23 @@ class OneByOne(Fitted):
         return list(self.encoder_.labels_)
 
     def _sentence_model(self) -> SentenceModel | None:
-        get: Any = self.__dict__.get
-        w, features, limits, sets = get("weights_"), get("features_"), get("constraints_"), get("label_sets_")
-        parts = get("encoder_"), features, w, limits, sets
-        made = get("_sentences")
-        if made is not None and all(map(is_, made[0], parts)):
-            return made[1]
+        of: Any = self.__dict__
+        try:  # as each call asks
+            encoder, features, w, limits, sets = of["_sentences"][0]
+            if (
+                of["weights_"] is w
+                and of["encoder_"] is encoder
+                and of["features_"] is features
+                and of.get("constraints_") is limits
+                and of.get("label_sets_") is sets
+            ):
+                return of["_sentences"][1]
+        except KeyError:
+            pass
+        w, features, *rest = (
+            of.get(f"{name}_") for name in ("weights", "features", "constraints", "label_sets")
+        )
+        parts = of.get("encoder_"), features, w, *rest
         right = isinstance(w, np.ndarray) and w.dtype == np.float64 and w.shape == (features.n_features,)
         found = SentenceModel.of(*parts) if right and np.isfinite(w).all() else None
         self.__dict__["_sentences"] = parts, found

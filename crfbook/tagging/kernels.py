@@ -14,25 +14,25 @@ LARGEST_TERM = 1e5  # nats: 500 tokens of such scores stay below what `LogChain`
 
 
 @kernel
-def sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, u):
+def sentence_scores(flat, value, w, node_ptr, node_label, limits, u):
     """u[t,y] = sum_a x[t,a] w[a,y], in the order of the attributes, plus the scores of hard constraints.
 
     An attribute that a token has twice counts where it stands first, with the sum of its values.
     Arguments:
-        flat : int64 (T+1+n,), the pointers of T tokens, which count from 0, then n attribute ids, -1: unknown
+        flat : int64 (T+1+n,) or (T+1+n+T,), the pointers of T tokens, which count from 0, then n attribute
+            ids, -1: unknown; then the row in limits of each token's label set, where there are such sets
         value : (n,) values of the attributes, or (0,) where all are 1
         w : (F,) weights
         node_ptr : int64 (A+1,), the rows of a `FeatureSet`
         node_label : int32 (n_node,), their labels
         limits : (2+D, L) hard constraints as scores, 0 or -inf: of first tokens, last tokens, label sets
-        set_of : int32 (T,), the row of each token's label set, or (0,)
     Out:
         u : (T, L)
     Cost: one multiply-add a weight, n^2 / 2 comparisons for the n attributes of a token.
     Source: Sokolovska et al. (2010), section 2; docs/SPEC.md, F.2.
     """
     T, L = u.shape
-    base = T + 1
+    base, sets = T + 1, T + 1 + flat[T]
     for t in range(T):
         for y in range(L):
             u[t, y] = 0.0
@@ -53,28 +53,30 @@ def sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, u):
                         x += value[j - base] if value.size else 1.0
             for k in range(node_ptr[a], node_ptr[a + 1]):
                 u[t, np.uint32(node_label[k])] += x * w[k]
-        if set_of.size:
+        if flat.size > sets:
             for y in range(L):
-                u[t, y] += limits[set_of[t], y]
+                u[t, y] += limits[flat[sets + t], y]
     for y in range(L):
         u[0, y] += limits[0, y]
         u[T - 1, y] += limits[1, y]
 
 
 @kernel
-def tag_sentence(flat, value, w, node_ptr, node_label, limits, set_of, log_edge, path):
+def tag_sentence(flat, value, w, node_ptr, node_label, tables, n_labels, path):
     """The best labelling; returns its score: -inf where all are forbidden, NaN or inf where sums overflow.
 
     The recursion of `viterbi`, with its ties; previous labels are found again on the way back.
     Arguments: as in `sentence_scores`, and
-        log_edge : (1, L, L) as [0, previous, next]
+        tables : (n,), n = (L+2+D) L: scores of transitions as [previous, next], and limits
+        n_labels : L
     Out:
         path : int32 (T,), T >= 1
     Cost: that of `sentence_scores`, and T L^2 additions and maxima. Source: Viterbi (1967).
     """
-    T, L = path.size, log_edge.shape[1]
+    T, L = path.size, n_labels
+    log_edge, limits = tables[: L * L].reshape(1, L, L), tables[L * L :].reshape(-1, L)
     delta, best, rows = np.empty((T, L)), np.empty((T, L)), np.arange(L)
-    sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, delta)
+    sentence_scores(flat, value, w, node_ptr, node_label, limits, delta)
     for t in range(T):
         if t > 0:
             _max_plus(delta, log_edge, 0, rows, L, best, t)
@@ -97,24 +99,23 @@ def tag_sentence(flat, value, w, node_ptr, node_label, limits, set_of, log_edge,
 
 
 @kernel
-def sentence_marginals(
-    flat, value, w, node_ptr, node_label, limits, set_of, psi_edge, psi_edge_t, edge, p_node
-):
+def sentence_marginals(flat, value, w, node_ptr, node_label, tables, p_node):
     """Node marginals by scaled forward-backward; returns log_z, or NaN where only logarithms will do.
 
     p_node[t,y] = alpha[t,y] beta[t,y] / sum_y' of these. See `forward_backward_scaled`.
     Arguments: as in `sentence_scores`, and
-        psi_edge : (1, L, L) of `exp_edges`
-        psi_edge_t : (1, L, L), its transpose
-        edge : (2,), the largest score of a transition in nats, and the spread of all
+        tables : (n,), n = 2 + (2L+2+D) L: the largest score of a transition in nats, the spread of all,
+            psi_edge of `exp_edges` as [previous, next], its transpose, and limits
     Out:
         p_node : (T, L), T >= 1
     Cost: that of `sentence_scores`, T L exps, 2 T L^2 multiply-adds. Source: Rabiner (1989), section V.A.
     """
     T, L = p_node.shape
+    n, edge, rest = L * L, tables[:2], tables[2:]
+    psi_edge, psi_edge_t = rest[:n].reshape(1, L, L), rest[n : 2 * n].reshape(1, L, L)
     node_max, scale, edge_class = np.empty(T), np.empty(T), np.zeros(T, np.int32)
     psi_node, alpha, beta = np.empty((T, L)), np.empty((T, L)), np.empty((T, L))
-    sentence_scores(flat, value, w, node_ptr, node_label, limits, set_of, p_node)
+    sentence_scores(flat, value, w, node_ptr, node_label, rest[2 * n :].reshape(-1, L), p_node)
     spread = edge[1] + exp_nodes(p_node, psi_node, node_max)
     for i in range(flat[T]):  # large terms that cancel leave few digits: logarithms know how many
         a, x = flat[T + 1 + i], value[i] if value.size else 1.0
@@ -138,7 +139,7 @@ def template_rows(codes, first_outside, back, patterns, slots, keys, key_ptr, id
     """The attributes that the patterns of a template find in one sentence, into flat; returns its length.
 
     A pattern's cells c1 .. cm have the key (.. (c1 V2 + c2) .. ) Vm + cm, V the number of values of a cell
-    (encoding/families.py). A key is found by halving.
+    (encoding/families.py). It is found where it stands if no smaller one is missing, or else by halving.
     Arguments:
         codes : int64 (T, C), the value of each cell source at each token, -1: none that is known
         first_outside : int64 (C, 2), the code of the cell before the sequence, -1 if that gives no value; V
@@ -147,7 +148,7 @@ def template_rows(codes, first_outside, back, patterns, slots, keys, key_ptr, id
         slots : int64 (n, 2), source and offset
         keys : int64 (K,), those of all families, rising in each
         key_ptr : int64 (families + 1,), where each begins
-        ids : int64 (K,), attributes of the keys
+        ids : int64 (K,), attributes of the keys, -1: none
     Out:
         flat : int64 (T+1 + at most T P,)
     Cost: T P times the log of the keys. Source: docs/SPEC.md, F.1.
@@ -168,13 +169,15 @@ def template_rows(codes, first_outside, back, patterns, slots, keys, key_ptr, id
                 key = key * first_outside[c, 1] + code
             low, end = key_ptr[patterns[p, 0]], key_ptr[patterns[p, 0] + 1]
             high = end
+            if known and low + key < end and keys[low + key] == key:  # all keys below are there, too
+                low = high = low + key
             while known and low < high:
                 middle = (low + high) >> 1
                 if keys[middle] < key:
                     low = middle + 1
                 else:
                     high = middle
-            if known and low < end and keys[low] == key:
+            if known and low < end and keys[low] == key and ids[low] >= 0:
                 flat[base + n] = ids[low]
                 n += 1
         flat[t + 1] = n

@@ -32,7 +32,7 @@ LARGEST = 1e5  # nats, as LARGEST_TERM of kernels.py
 MAX_SPREAD, SMALLEST_MASS = 300.0, 1e-150  # as in chain/forward_backward.py
 INF = np.inf
 MOST_CELLS = 1 << 17  # that a column of a template remembers
-NONE, NO_SETS = np.zeros(0), np.zeros(0, np.int32)
+NONE = np.zeros(0)
 
 
 class Transitions(NamedTuple):
@@ -40,9 +40,10 @@ class Transitions(NamedTuple):
 
     weights: bytes
     log_edge: np.ndarray  # (1, L, L) as [0, previous, next], nats
-    psi: np.ndarray  # (1, L, L): exp(log_edge - edge[0])
-    psi_t: np.ndarray  # (1, L, L): its transpose
+    psi: np.ndarray  # (L, L): exp(log_edge - edge[0])
     edge: np.ndarray  # (2,): the largest score, and the largest difference of two finite ones
+    of_tags: np.ndarray  # `tables` of `tag_sentence`
+    of_sums: np.ndarray  # `tables` of `sentence_marginals`
 
 
 class SentenceModel:
@@ -60,14 +61,15 @@ class SentenceModel:
         self.number = {label: y for y, label in enumerate(encoder.labels_)}
         self.labels, self.bounds = encoder.labels_, bounds_of(constraints, features.n_labels)
         self._limits = np.vstack([self.bounds.start, self.bounds.end, self.bounds.label_sets])
-        self._lists = features.node_ptr, features.node_label, self._limits
-        self._n_node = features.n_node
+        self._lists = features.node_ptr, features.node_label
+        self._edge_w = w[features.n_node :]  # a view
         self._seconds, self._of_template = 0.0, encoder.attributes.kind == "template"
         if self._of_template:
             self._local = _Reader(partial(TemplateReader, encoder, label_sets))
         else:
             self._local = _Reader(partial(ItemReader, encoder.attributes.ids))
         self._kernels: Any = None
+        self._tag: Any = None
         self._may_load = kernels is None
         self._tables = self._transitions()
         if kernels or kernels is None and _at_hand():
@@ -87,11 +89,11 @@ class SentenceModel:
         """Take the kernels from now on."""
         from crfbook.tagging import kernels
 
-        self._kernels = kernels
+        self._tag, self._kernels = kernels.tag_sentence, kernels  # in this order: other threads look
 
     def tag(self, read):
         """Labels of a sentence, a list; None: see the file."""
-        n_tokens, flat, value, set_of = read
+        n_tokens, flat, value = read
         if not n_tokens:
             return []
         tables = self.transitions()
@@ -99,29 +101,26 @@ class SentenceModel:
             path = self._by_numpy(_viterbi, read, tables.log_edge[0])
         else:
             path = np.empty(n_tokens, np.int32)
-            score = self._kernels.tag_sentence(
-                flat, value, self.w, *self._lists, set_of, tables.log_edge, path
-            )
+            ptr, label = self._lists
+            score = self._tag(flat, value, self.w, ptr, label, tables.of_tags, len(self.labels), path)
             path = path.tolist() if -INF < score < INF else None
         labels = self.labels
         return None if path is None else [labels[y] for y in path]
 
     def marginals(self, read):
         """(p_node (T, L), log Z in nats) of a sentence; None: see the file."""
-        n_tokens, flat, value, set_of = read
+        n_tokens, flat, value = read
         p_node = np.empty((n_tokens, len(self.labels)))
         if not n_tokens:
             return p_node, 0.0
         tables = self.transitions()
         if self._kernels is None:
             return self._by_numpy(_marginals, read, tables)
-        log_z = self._kernels.sentence_marginals(
-            flat, value, self.w, *self._lists, set_of, tables.psi, tables.psi_t, tables.edge, p_node
-        )
+        log_z = self._kernels.sentence_marginals(flat, value, self.w, *self._lists, tables.of_sums, p_node)
         return (p_node, log_z) if log_z == log_z else None
 
     def read(self, tokens):
-        """(T, flat, value, set_of): the number of tokens, and what kernels.py has; None: see the file."""
+        """(T, flat, value): the number of tokens, and what kernels.py has; None: see the file."""
         if not isinstance(tokens, (list, tuple)) or len(tokens) > MOST_TOKENS:
             return None
         reader = self._local.reader
@@ -132,14 +131,14 @@ class SentenceModel:
             if len(ids) > MOST_ATTRIBUTES:
                 return None
             flat = np.fromiter(ptr + ids, np.int64, len(ptr) + len(ids))  # faster than `array`
-            return len(tokens), flat, NONE if values is None else np.array(values), NO_SETS
+            return len(tokens), flat, NONE if values is None else np.array(values)
         except (*UNREADABLE, LookupError):
             return None
 
     def scores(self, read):
         """log_node (T, L) in nats, as `sentence_scores` has them."""
-        (n_tokens, flat, value, set_of), n_labels = read, len(self.labels)
-        ptr, ids = flat[: n_tokens + 1], flat[n_tokens + 1 :]
+        (n_tokens, flat, value), n_labels = read, len(self.labels)
+        ptr, ids, set_of = np.split(flat, n_tokens + 1 + np.array([0, flat[n_tokens]]))
         known = ids >= 0
         value = value[known] if len(value) else None
         ptr, ids, value = sum_duplicates(offsets(known)[ptr], ids[known], value)
@@ -159,22 +158,24 @@ class SentenceModel:
     def transitions(self):
         """The current `Transitions`."""
         tables = self._tables
-        if self.frozen or tables.weights == self.w[self._n_node :].tobytes():
+        if self.frozen or tables.weights == self._edge_w.tobytes():
             return tables
         tables = self._tables = self._transitions()
         return tables
 
     def _transitions(self):
-        weights = self.w[self._n_node :].tobytes()
+        weights = self._edge_w.tobytes()
         table = log_edge(self.features, self.w, np.array([0, 1]), np.zeros(1, np.int32))
         table[:, self.bounds.edge < 0.0] = -np.inf
-        if not np.isfinite(self.w[self._n_node :]).all():
+        if not np.isfinite(self._edge_w).all():
             table[:] = np.nan  # None for every sentence
         finite = table[np.isfinite(table)]
         edge = np.array([finite.max(initial=-1e300), np.ptp(finite) if finite.size else np.inf])
         with np.errstate(all="ignore"):
-            psi = np.exp(table - edge[0])
-        return Transitions(weights, table, psi, np.ascontiguousarray(psi.transpose(0, 2, 1)), edge)
+            psi = np.exp(table[0] - edge[0])
+        flat, limits = np.concatenate, self._limits.ravel()
+        sums = flat([edge, psi.ravel(), psi.T.ravel(), limits])
+        return Transitions(weights, table, psi, edge, flat([table.ravel(), limits]), sums)
 
     def _by_numpy(self, recursion, read, tables):
         start = time.perf_counter()
@@ -265,7 +266,7 @@ def _marginals(u, tables):
     ):
         return None
     alpha, scale = np.exp(u - high[:, None]), np.empty(len(u))
-    beta, psi = np.ones_like(alpha), tables.psi[0]
+    beta, psi = np.ones_like(alpha), tables.psi
     factor = alpha.copy()
     for t, row in enumerate(alpha):
         if t:
@@ -303,7 +304,7 @@ class _Column(dict):
 
     def rows(self, cells):
         """int64 (T, C): the codes of these cells."""
-        rows = [self[cell] for cell in cells]
+        rows = np.fromiter(map(self.__getitem__, cells), np.int64, len(cells))
         return np.frombuffer(self.codes, np.int64).reshape(-1, len(self._sources))[rows]
 
 
@@ -336,43 +337,43 @@ class TemplateReader:
                 patterns.append((f, first, len(slots)))
         self._patterns = np.array(patterns, np.int64).reshape(-1, 3)
         self._slots = np.array(slots, np.int64).reshape(-1, 2)
-        self._keys = np.concatenate([np.zeros(0, np.int64), *(family.keys for family in attributes.node)])
-        self._ids = np.concatenate([np.zeros(0, np.int64), *(family.ids for family in attributes.node)])
-        self._key_ptr = offsets([len(family.keys) for family in attributes.node])
+        self._keys, self._ids, self._key_ptr = _found_at_once(attributes.node)
 
     def _clear(self):
         self._columns = {column: _Column(cells) for column, cells in self._cells.items()}
 
     def read(self, tokens, kernels):
-        """(flat, value, set_of) of a sentence as kernels.py has them. kernels : None: by the encoder.
+        """(flat, value) of a sentence as kernels.py has them. kernels : None: by the encoder.
 
         Raises one of these errors for what the way of a corpus must look at.
         """
         if not tokens:
-            return np.zeros(1, np.int64), NONE, NO_SETS
+            return np.zeros(1, np.int64), NONE
         cells_of = self._cells_of(tokens)
-        set_of = NO_SETS
+        set_of = []
         if self._label_sets is not None:
             row_of = self._label_sets.row_of.get
-            set_of = np.array([2 + row_of(word, 0) for word in cells_of(self._label_sets.column)], np.int32)
+            set_of = [2 + row_of(word, 0) for word in cells_of(self._label_sets.column)]
         if kernels is None:
             corpus = self._encoder.transform([tokens])
-            return np.concatenate([corpus.attr_ptr, corpus.attr_idx]), corpus.attr_val, set_of
+            return np.r_[corpus.attr_ptr, corpus.attr_idx, np.array(set_of, np.int64)], corpus.attr_val
         codes = []
         for column, known in self._columns.items():
             codes.append(known.rows(cells_of(column)))
             if len(known) > MOST_CELLS:
                 self._clear()
         codes = codes[0] if len(codes) == 1 else np.concatenate(codes, 1)
-        flat = np.empty(len(tokens) * (1 + len(self._patterns)) + 1, np.int64)
+        flat = np.empty(len(tokens) * (2 + len(self._patterns)) + 1, np.int64)
         tables = self._outside, self._back, self._patterns, self._slots, self._keys, self._key_ptr, self._ids
-        return flat[: kernels.template_rows(codes, *tables, flat)], NONE, set_of
+        n = kernels.template_rows(codes, *tables, flat)
+        flat[n : n + len(set_of)] = set_of
+        return flat[: n + len(set_of)], NONE
 
     def _cells_of(self, tokens):
         """column -> its cells in the sentence; as `as_columns` and a template find them."""
         first, columns = tokens[0], self._encoder.columns_
         kind = type(first)
-        if not all(type(token) is kind for token in tokens):
+        if len(set(map(type, tokens))) > 1:
             raise TypeError("tokens of several kinds")
         names = list(first) if kind is dict else (columns or [])[: len(first) if kind in (tuple, list) else 1]
         if kind in (tuple, list) and any(len(token) != len(first) for token in tokens) or not names:
@@ -386,3 +387,17 @@ class TemplateReader:
             return [token[at] for token in tokens]
 
         return cells_of
+
+
+def _found_at_once(families):
+    """(keys, ids, key_ptr) of `template_rows`. A family of one cell gets the keys that it lacks: id -1."""
+    keys, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for family in families:
+        size = family.keys[-1] + 1 if len(family.sources) == 1 and len(family.keys) else 0
+        known, found = family.keys, family.ids
+        if size:
+            found = np.full(size, -1)
+            found[known], known = family.ids, np.arange(size)
+        keys.append(known)
+        ids.append(found)
+    return np.concatenate(keys), np.concatenate(ids), offsets(list(map(len, keys[1:])))

@@ -105,21 +105,13 @@ class Tagger:
 
     def set(self, xseq: Any) -> None:
         """Take up a sentence, for `tag`, `probability` and `marginal` of this thread."""
-        state, sentences = self._state, self._current()
-        if not hasattr(xseq, "__len__"):
-            xseq = xseq.items() if hasattr(xseq, "items") else list(xseq)
-        state.tokens, state.p_node, state.of = xseq, None, sentences
-        state.read = None if sentences is None else sentences.read(xseq)
+        self._take(xseq)
 
     def tag(self, xseq: Any = None) -> list[Any]:
         """The labels of the sentence, as `CRF.predict_single` has them. None: the sentence that was set."""
-        if xseq is None:
-            state = self._taken()
-        else:
-            self.set(xseq)
-            state = self._state
-        found = None if state.read is None else state.of.tag(state.read)
-        return self._chain()._labels([state.tokens])[0] if found is None else found
+        tokens, sentences, read = self._taken() if xseq is None else self._take(xseq)
+        found = None if read is None else sentences.tag(read)
+        return self._chain()._labels([tokens])[0] if found is None else found
 
     def tag_many(self, X: Iterable[Any]) -> list[list[Any]]:
         """`tag` of each sentence."""
@@ -136,20 +128,22 @@ class Tagger:
 
     def marginal(self, y: Hashable, pos: int) -> float:
         """p(y_pos = y | x) of the sentence that was set or tagged."""
-        state = self._state
-        try:  # as programs ask, label by label
-            if pos >= 0 and state.of is self._current():
-                return state.p_node.item(pos, state.of.number[y])
-        except (AttributeError, IndexError, KeyError, TypeError):
-            pass
-        p_node = self._p_node()
+        state, sentences = self._state, self._current()
+        p_node = getattr(state, "p_node", None)
+        if p_node is None or state.taken[1] is not sentences:
+            p_node = self._p_node()
+        if sentences is not None and pos.__class__ is int and pos >= 0:
+            try:  # as programs ask, label by label
+                return p_node.item(pos, sentences.number[y])
+            except (IndexError, KeyError, TypeError):
+                pass
         if not 0 <= pos < len(p_node):
             raise ValueError(f"expected a token in 0..{len(p_node) - 1}, got {shown(pos)}")
         return p_node.item(pos, self._number(y))
 
     def probability(self, yseq: Sequence[Hashable]) -> float:
         """p(yseq | x) of the sentence that was set or tagged."""
-        tokens = self._taken().tokens
+        tokens = self._taken()[0]
         if len(yseq) != _n_tokens(tokens):
             raise ValueError(f"expected {_n_tokens(tokens)} labels, one for each token, got {len(yseq)}")
         return float(np.exp(self.span_log_proba(tokens, [(0, yseq)])[0])) if len(yseq) else 1.0
@@ -159,8 +153,7 @@ class Tagger:
         `CRF.predict_kbest`. Needs the kernels.
         """
         k = whole("k", k, 1)
-        self.set(xseq)
-        return self._chain().predict_kbest([self._state.tokens], k)[0]
+        return self._chain().predict_kbest([self._take(xseq)[0]], k)[0]
 
     def span_log_proba(self, xseq: Any, spans: Iterable[tuple[int, Iterable[Hashable]]]) -> np.ndarray:
         """log p(these labels from this token on | x) of spans, (n,) in nats.
@@ -187,15 +180,23 @@ class Tagger:
         """Its `SentenceModel`, or None."""
         return (self._model or self._chain())._sentences
 
-    def _taken(self):
-        """What is known of the sentence that this thread has set, read for the model as it stands."""
+    def _take(self, xseq):
+        """(tokens, `SentenceModel` or None, what it has read or None) of a sentence, kept for this thread."""
         state, sentences = self._state, self._current()
+        if not hasattr(xseq, "__len__"):
+            xseq = xseq.items() if hasattr(xseq, "items") else list(xseq)
+        state.p_node = None
+        state.taken = taken = xseq, sentences, None if sentences is None else sentences.read(xseq)
+        return taken
+
+    def _taken(self):
+        """`_take` of the sentence that this thread has set, read for the model as it stands."""
+        sentences = self._current()
         try:
-            if state.of is not sentences:
-                self.set(state.tokens)
+            taken = self._state.taken
         except AttributeError:
             raise ValueError("the tagger has no sentence: call set, or give one") from None
-        return state
+        return taken if taken[1] is sentences else self._take(taken[0])
 
     def _number(self, label):
         sentences = self._current()
@@ -208,11 +209,11 @@ class Tagger:
 
     def _p_node(self):
         """Marginals (T, L) of the sentence."""
-        state = self._taken()
+        (tokens, sentences, read), state = self._taken(), self._state
         if state.p_node is None:
-            found = None if state.read is None else state.of.marginals(state.read)
+            found = None if read is None else sentences.marginals(read)
             if found is None:
-                found = self._chain().predict_marginals_array([state.tokens])
+                found = self._chain().predict_marginals_array([tokens])
             state.p_node = found[0]
         return state.p_node
 
