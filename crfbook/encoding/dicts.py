@@ -282,10 +282,12 @@ class _Prefix:
 
         The attributes of one row stand in the order of the parts.
         """
-        groups = {}
+        groups, last = {}, None
         if _DICT.issuperset(map(type, tokens)):
             for i, keys in enumerate(map(tuple, tokens)):
-                groups.setdefault(keys, []).append(i)
+                if keys != last:  # comparing costs less than hashing
+                    last, places = keys, groups.setdefault(keys, [])
+                places.append(i)
         if not groups or _FEW * len(groups) > len(tokens):
             return self._by_rows(tokens, rows, parts)
         for keys, places in groups.items():

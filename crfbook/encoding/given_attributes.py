@@ -121,6 +121,9 @@ def as_sequences(X):
         raise TypeError(f"X: expected a list of sequences, got {type(X).__name__}")
     sequences = []
     for i, sequence in enumerate(X):
+        if type(sequence) is list:
+            sequences.append(sequence)
+            continue
         if isinstance(sequence, (str, bytes, dict)):
             got = f"{shown(sequence)} (X is a list of sequences of tokens)"
             raise unexpected(f"sequence {i}", "a list of tokens", got, TypeError)
