@@ -65,8 +65,10 @@ class ItemReader:
                     break
                 ids += token
                 ptr.append(len(ids))
-            if len(ptr) > len(tokens) and _STR.issuperset(map(type, ids)):
-                return list(map(self.ids.get, ids, repeat(-1))), ptr, None
+            if len(ptr) > len(tokens):
+                found = list(map(self.ids.get, ids, repeat(-1)))
+                if -1 not in found or _STR.issuperset(map(type, ids)):  # what is known equals a string
+                    return found, ptr, None
         row, nested = self.root.row, self.root.nested
         ids, ptr, values = _joined([row(t) if type(t) is dict else nested(t) for t in tokens])
         if values is not None:

@@ -183,7 +183,7 @@ class Tagger:
     def _take(self, xseq):
         """(tokens, `SentenceModel` or None, what it has read or None) of a sentence, kept for this thread."""
         state, sentences = self._state, self._current()
-        if not hasattr(xseq, "__len__"):
+        if type(xseq) is not list and not hasattr(xseq, "__len__"):
             xseq = xseq.items() if hasattr(xseq, "items") else list(xseq)
         state.p_node = None
         state.taken = taken = xseq, sentences, None if sentences is None else sentences.read(xseq)
