@@ -97,7 +97,7 @@ class SentenceModel:
         n_tokens, flat, value = read
         if not n_tokens:
             return []
-        tables = self.transitions()
+        tables = self._tables if self.frozen else self.transitions()
         if self._kernels is None:
             path = self._by_numpy(_viterbi, read, tables.log_edge[0])
         else:
