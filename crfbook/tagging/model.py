@@ -395,12 +395,14 @@ class TemplateReader:
 
 
 def _found_at_once(families):
-    """(keys, ids, key_ptr) of `template_rows`. A family of one cell gets the keys that it lacks: id -1."""
+    """(keys, ids, key_ptr) of `template_rows`. A family of one cell that lacks few keys gets them,
+    with id -1, so that each key stands in its own place.
+    """
     keys, ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for family in families:
-        size = family.keys[-1] + 1 if len(family.sources) == 1 and len(family.keys) else 0
         known, found = family.keys, family.ids
-        if size:
+        size = int(known[-1]) + 1 if len(family.sources) == 1 and len(known) else 0
+        if 0 < size <= 2 * len(known):
             found = np.full(size, -1)
             found[known], known = family.ids, np.arange(size)
         keys.append(known)

@@ -72,6 +72,27 @@ def by_corpus(model, X):
     return model.encoder_.decode(ids, corpus.seq_ptr), inference.node_marginals(corpus, *what), best
 
 
+@pytest.mark.parametrize("min_freq", [1, 2, 4, 60])
+def test_attributes_of_a_template_are_those_of_a_corpus(min_freq):
+    """Also where a family lacks keys of its cells: few, many or all."""
+    rng = np.random.default_rng(min_freq)
+    X = [[str(rng.choice(WORDS)) for _ in range(rng.integers(1, 9))] for _ in range(60)]
+    template = "U0:%x[0,word]\nU1:%x[-1,word]/%x[0,word]\nU2:%x[1,word]\nU3:%suffix[0,word,1]\n"
+    columns = [[{"word": word} for word in x] for x in X]
+    model = CRF(template=template, min_freq=min_freq, max_iterations=2).fit(columns, labels_of(rng, X))
+    one = tagging.SentenceModel.of(
+        *(getattr(model, f"{a}_") for a in ("encoder", "features", "weights")), None
+    )
+    one.load()
+    families = [len(f.keys) for f in model.encoder_.attributes.node]
+    assert max(families) > 0 or min_freq == 60
+    for x in [*columns, [{"word": "new"}, {"word": "w3"}, {"word": "w1"}]]:
+        n, flat, _ = one.read(x)
+        corpus = model.encoder_.transform([x])
+        assert flat[: n + 1].tolist() == corpus.attr_ptr.tolist()
+        assert flat[n + 1 :].tolist() == corpus.attr_idx.tolist()
+
+
 @pytest.mark.parametrize("kind", ["lists", "flat", "nested", "floats"])
 @pytest.mark.parametrize("constrained", [False, True])
 def test_a_sentence_is_answered_as_in_a_corpus(kind, constrained, way):
