@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from scipy.optimize import minimize as scipy_minimize
 
-from crfbook import Objective, TokenColumns
+from crfbook import Objective, TokenColumns, minimize
 from crfbook.chain.inference import node_marginals
 from crfbook.chain.losses import LOSSES
 from crfbook.chain.sparse.choice import never_tiny
@@ -202,6 +203,48 @@ def loss_table_peer(variance=0.5):
     keys = cells(template=("s2", "s3"), tool=("crfbook", "python-crfsuite"))
     rows, c2 = each(peer_row, keys, variance=variance), f"{0.5 / variance:g}"
     yield "04_peer_ner.csv", [({**key, "c2": c2}, make) for key, make in rows], [dataset("ner")]
+
+
+# ---- the quasi-Newton method beside conjugate gradients ----
+
+N_RACED, N_SUBSETS = 400, 5  # sentences of a random subset, and subsets
+NEAR = 1e-4  # of the minimum, above it: where a method has arrived
+
+
+def until_near(setup, loss, variance=1.0):
+    """{method: evaluations until the objective is within `NEAR` of the lowest that any method found}.
+
+    Our L-BFGS, and SciPy's nonlinear conjugate gradients (Polak-Ribiere with a strong Wolfe search). Both
+    start at the minimum of the log loss, for log itself at 0.
+    """
+    c2, paths = 0.5 / variance, {"L-BFGS": [], "conjugate gradients": []}
+    problem = Objective(setup.corpus, setup.features, c2=c2, loss=loss)
+    w0 = np.zeros(setup.features.n_features) if loss == "log" else fit_loss(setup, "log", variance)[0].w
+
+    def watched(method, w):
+        value, grad = problem(w)
+        paths[method].append(value)
+        return value, grad.copy()
+
+    minimize(partial(watched, "L-BFGS"), w0, c2=c2, tol=NEAR / 10)
+    other = partial(watched, "conjugate gradients")
+    scipy_minimize(other, w0, jac=True, method="CG", options={"gtol": 1e-3, "maxiter": 10_000})
+    goal = min(map(min, paths.values())) * (1.0 + NEAR)
+    return {method: int(np.argmax(np.array(path) <= goal)) + 1 for method, path in paths.items()}
+
+
+def method_rows(loss, subset):
+    """One row: evaluations of both methods on a random subset of the Spanish names, and their ratio."""
+    _, train, _ = columns_of("ner")
+    chosen = np.random.default_rng(subset).permutation(len(train))[:N_RACED]
+    found = until_near(encode("ner", "s2", train.take(chosen)), loss)
+    return {**found, "ratio": f"{found['conjugate gradients'] / found['L-BFGS']:.3f}"}
+
+
+@study("04_methods.csv", frozen=("lbfgs", "exp", "pointwise-log", "pointwise-exp"))
+def loss_methods():
+    """Evaluations of L-BFGS and of conjugate gradients to 1e-4 of the minimum, four losses; five minutes."""
+    yield "04_methods.csv", each(method_rows, cells(loss=LOSSES, subset=range(N_SUBSETS))), [dataset("ner")]
 
 
 # ---- wrong labels in the training text, in several draws ----
