@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from copy import copy
 from functools import cache, partial
 from pathlib import Path
 
@@ -305,6 +306,34 @@ def skip_chain(arms=SKIPPING, variances=VARIANCES, n_documents=None):
     keys = [{"arm": arm, "c2": c2} for c2 in variances for arm in arms]
     jobs = each(rounded(skip_row), keys, n_documents=n_documents)
     yield "13_skip.csv", jobs, [load_dataset("conll2002", "ned")]
+
+
+def jump_rows(n_documents, c2):
+    """The objective where training of skip edges ended, and a little beside it, in random directions.
+
+    distance : Euclidean, of the weights. A smooth objective changes by the distance times its slope at most.
+    """
+    model = chain_and_skip("skip, block", c2, n_documents).model
+    w, rng, rows = model.weights_, np.random.default_rng(0), []
+    train = documents()["train"].take(range(n_documents))
+    end = {"status": model.status_, "objective": model.objective_}
+    for distance in (1e-10, 1e-8, 1e-6, 1e-4):
+        changes = []
+        for _ in range(5):
+            step = rng.normal(size=len(w))
+            probe = copy(model).set_params(max_iterations=0, warm_start=True)
+            probe.weights_ = w + distance * step / np.linalg.norm(step)
+            with quiet():
+                changes.append(probe.fit(train).objective_ - model.objective_)
+        rows.append({"distance": distance, **end, "least change": min(changes), "most": max(changes)})
+    return rows
+
+
+@study("13_jump.csv", frozen=("dynamic, links",))
+def skip_jump(n_documents=40, c2=0.1):
+    """Why training of skip edges ends early: the objective beside the end, first 40 documents; minutes."""
+    keys = [{"n_documents": n_documents, "c2": c2}]
+    yield "13_jump.csv", each(rounded(jump_rows), keys), [load_dataset("conll2002", "ned")]
 
 
 # ---- targets ----
