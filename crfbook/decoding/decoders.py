@@ -67,7 +67,7 @@ DECODERS = {
 FORMS = (*DECODING_FORMS, *DECODERS)
 BEAM_WIDTH = 10
 STAGGERED = {"staggered": False, "staggered-columns": True}  # by column?
-WHOLE_BYTES = TABLE_BYTES  # of tables for these forms, one for each edge class; beyond it pairs are listed
+WHOLE_BYTES = 1 << 24  # of tables for these forms, one for each edge class; beyond it pairs are listed
 MOST_BYTES = 8 * TABLE_BYTES  # of tables for a form that a caller names, "dense" or "sparse"
 
 
@@ -85,8 +85,9 @@ def decode(
     own = isinstance(form, Decoder)
     beam_width = whole("beam_width", beam_width, 1)
     name, transitions = "plain" if own else one_of("form", form, FORMS), edge_scores
-    listed = name in STAGGERED and 24 * corpus.n_classes * features.n_labels**2 > WHOLE_BYTES
-    check_tables(name, 1 if listed else corpus.n_classes, features.n_labels)
+    K, L = corpus.n_classes, features.n_labels
+    listed = name in STAGGERED and K > 1 and 24 * K * L**2 > WHOLE_BYTES
+    check_tables(name, 1 if listed else K, L)
     if not own and form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
     order = label_order(features, check_weights(w, features.n_features))
