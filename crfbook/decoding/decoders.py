@@ -9,12 +9,12 @@ import numpy as np
 from crfbook._checks import one_of, whole
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import edge_scores
-from crfbook.chain.objective import check_paths
+from crfbook.chain.objective import check_paths, check_weights
 from crfbook.chain.sparse.choice import DECODING_FORMS, TABLE_BYTES
 from crfbook.chain.viterbi import decode_sequences, viterbi_many
 from crfbook.decoding.beam import beam_many, beam_tables
 from crfbook.decoding.carpediem import carpediem_many, carpediem_tables
-from crfbook.decoding.staggered import staggered_many, staggered_tables
+from crfbook.decoding.staggered import staggered_lists, staggered_many, staggered_tables
 
 
 class Decoder(NamedTuple):
@@ -66,6 +66,8 @@ DECODERS = {
 }
 FORMS = (*DECODING_FORMS, *DECODERS)
 BEAM_WIDTH = 10
+STAGGERED = {"staggered": False, "staggered-columns": True}  # by column?
+WHOLE_BYTES = 1 << 24  # of tables for these forms, one for each edge class; beyond it pairs are listed
 MOST_BYTES = 8 * TABLE_BYTES  # of tables for a form that a caller names, "dense" or "sparse"
 
 
@@ -82,12 +84,20 @@ def decode(
     """
     own = isinstance(form, Decoder)
     beam_width = whole("beam_width", beam_width, 1)
-    check_tables("plain" if own else one_of("form", form, FORMS), corpus.n_classes, features.n_labels)
+    name, transitions = "plain" if own else one_of("form", form, FORMS), edge_scores
+    K, L = corpus.n_classes, features.n_labels
+    listed = name in STAGGERED and K > 1 and 24 * K * L**2 > WHOLE_BYTES
+    check_tables(name, 1 if listed else K, L)
     if not own and form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
-    model = inference.ready_model(corpus, features, w, constraints, edge_scores, False, padding=False)
-    scores, order = partial(inference.stretch_scores, corpus, model), label_order(features, model.w)
-    path, score, seen = decode_given(corpus, model.edges, scores, form, order, beam_width, n_threads)
+    order = label_order(features, check_weights(w, features.n_features))
+    if listed:
+        transitions = partial(staggered_lists, order=order, by_column=STAGGERED[name])
+    model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=False)
+    scores, edges = partial(inference.stretch_scores, corpus, model), model.edges
+    if listed:
+        form, edges = Decoder(lambda *_: model.edges, staggered_many), edges.log_edge[0]
+    path, score, seen = decode_given(corpus, edges, scores, form, order, beam_width, n_threads)
     if counters is not None:
         counters += sum(seen)
     check_paths(score, np.arange(len(score)), constraints)

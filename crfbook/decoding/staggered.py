@@ -10,7 +10,8 @@ column int64 (T, 4): labels expanded, labels kept (expanded and not pruned), whe
 kept int32 (T, L): rising; bound (2, T, L+1) as [direction, token, label, z last]: the best score of what lies
 before a node in that direction, its own node score left out; sole (T, L): bound of the last sweep without z;
 z_node (T, M): node scores of z; delta (2, 2, L+1) as [parity of the column, with z, place in kept];
-route int32 (2, T): the best path found so far without z, and the best one of the sweep (label L is z).
+route int32 (2, T): the best path found so far without z, and the best one of the sweep (label L is z);
+edge : tables.log_edge, or a copy to which `_dress` adds what depends on the text.
 """
 
 import itertools
@@ -20,6 +21,7 @@ import numpy as np
 
 from crfbook._checks import shown
 from crfbook._jit import kernel
+from crfbook.data.corpus import offsets, owners, positions
 
 # Relative to T times the sum of all magnitudes: some 9 rounding errors an addition, where 4 can occur.
 SLACK = 1e-15
@@ -34,9 +36,33 @@ def _within(before, behind, node, threshold):
 
 
 @kernel
+def _dress(d, k, tables, edge):
+    """The place in edge[d] of the table of class k. Where there is one table alone, what the edge attributes
+    of the class add to it is added; `_undress` takes it away.
+    """
+    class_ptr, class_attr, pair_ptr, pair, weight = tables.lists
+    if class_ptr.size == 0:
+        return np.int64(k)
+    for j in range(class_ptr[k], class_ptr[k + 1]):
+        for e in range(pair_ptr[class_attr[j]], pair_ptr[class_attr[j] + 1]):
+            edge[d, 0, pair[d, e], pair[1 - d, e]] += weight[e]
+    return np.int64(0)
+
+
+@kernel
+def _undress(d, k, tables, edge):
+    """edge[d, 0] is the table of all classes again."""
+    class_ptr, class_attr, pair_ptr, pair, weight = tables.lists
+    for j in range(class_ptr[k] if class_ptr.size else 0, class_ptr[k + 1] if class_ptr.size else 0):
+        for e in range(pair_ptr[class_attr[j]], pair_ptr[class_attr[j] + 1]):
+            yp, y = pair[d, e], pair[1 - d, e]
+            edge[d, 0, yp, y] = tables.log_edge[d, 0, yp, y]
+
+
+@kernel
 def _start(lo, hi, log_node, tables, lattice):
     """Every column has its first label and z. Returns the sum of the largest finite magnitudes."""
-    column, kept, bound, sole, z_node, delta, route = lattice
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
     L, M = log_node.shape[1], z_node.shape[1]
     magnitude = 0.0
     for n in range(hi - lo):
@@ -57,17 +83,21 @@ def _start(lo, hi, log_node, tables, lattice):
 
 
 @kernel
-def _greedy(lo, hi, log_node, tables, edge_class, route):
+def _greedy(lo, hi, log_node, tables, edge_class, route, edge):
     """route[0] = the greedy path; returns its score, -inf if it runs into a dead end."""
-    log_edge, low, yp = tables.log_edge, 0.0, 0
+    low, yp = 0.0, 0
     for n in range(hi - lo):
-        best, best_y = -np.inf, 0
+        best, best_y, k = -np.inf, 0, np.int64(0)
+        if n > 0:
+            k = _dress(0, edge_class[lo + n], tables, edge)
         for y in range(log_node.shape[1]):
             v = low + log_node[lo + n, tables.order[y]]
             if n > 0:
-                v = low + log_edge[0, edge_class[lo + n], yp, y] + log_node[lo + n, tables.order[y]]
+                v = low + edge[0, k, yp, y] + log_node[lo + n, tables.order[y]]
             if v > best:
                 best, best_y = v, y
+        if n > 0:
+            _undress(0, edge_class[lo + n], tables, edge)
         low, yp = best, best_y
         route[0, n] = yp
     return low
@@ -79,8 +109,8 @@ def _relax(d, n, prev, now, k, tables, lattice):
 
     Blocks: kept labels to kept labels, kept labels to z, z to kept labels, z to z.
     """
-    column, kept, bound, sole, z_node, delta, route = lattice
-    log_edge, old = tables.log_edge, 1 - now
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
+    old, at = 1 - now, _dress(d, k, tables, edge)
     n_kept, n_prev, level, level_prev = column[n, 1], column[prev, 1], column[n, 3], column[prev, 3]
     for i in range(n_kept):
         delta[now, 1, i] = delta[now, 0, i] = -np.inf
@@ -89,9 +119,10 @@ def _relax(d, n, prev, now, k, tables, lattice):
     for j in range(n_prev):
         yp, v, v_sole = kept[prev, j], delta[old, 1, j], delta[old, 0, j]
         for i in range(n_kept):
-            w = log_edge[d, k, yp, kept[n, i]]
+            w = edge[d, at, yp, kept[n, i]]
             delta[now, 1, i] = v + w if v + w > delta[now, 1, i] else delta[now, 1, i]
             delta[now, 0, i] = v_sole + w if v_sole + w > delta[now, 0, i] else delta[now, 0, i]
+    _undress(d, k, tables, edge)
     if column[n, 2]:
         best = -np.inf
         for j in range(n_prev):
@@ -104,7 +135,7 @@ def _relax(d, n, prev, now, k, tables, lattice):
 @kernel
 def _prune(d, n, now, i, log_node, tables, threshold, lattice):
     """Bounds of column n in direction d; nodes below the threshold go; delta[now] += node scores."""
-    column, kept, bound, sole, z_node, delta, route = lattice
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
     L, n_new = log_node.shape[1], 0
     for j in range(column[n, 1]):
         y = kept[n, j]
@@ -125,7 +156,7 @@ def _prune(d, n, now, i, log_node, tables, threshold, lattice):
 @kernel
 def _sweep(d, lo, hi, log_node, tables, edge_class, threshold, counters, lattice):
     """One sweep over all columns, from the first one on (d = 0) or from the last one back (d = 1)."""
-    column, kept, bound, sole, z_node, delta, route = lattice
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
     T = hi - lo
     for c in range(T):
         n, prev = (c, c - 1) if d == 0 else (T - 1 - c, T - c)
@@ -144,20 +175,22 @@ def _sweep(d, lo, hi, log_node, tables, edge_class, threshold, counters, lattice
 @kernel
 def _trace_back(with_z, d, y, lo, hi, log_node, tables, edge_class, lattice):
     """route[with_z] = the path of the last sweep whose last node is y, with nodes z or without."""
-    column, kept, bound, sole, z_node, delta, route = lattice
-    log_edge, L, T = tables.log_edge, log_node.shape[1], hi - lo
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
+    L, T = log_node.shape[1], hi - lo
     for c in range(T - 1, 0, -1):
         n, prev = (c, c - 1) if d == 0 else (T - 1 - c, T - c)
         route[with_z, n] = y
         k, level, came = edge_class[lo + max(n, prev)], column[n, 3], L
+        at = _dress(d, k, tables, edge)
         best = bound[d, n, y] if with_z else sole[n, y]
         for j in range(column[prev, 1]):
             yp = kept[prev, j]
             v = (bound[d, prev, yp] if with_z else sole[prev, yp]) + log_node[lo + prev, tables.order[yp]]
-            w = tables.to_z[d, level, yp] if y == L else log_edge[d, k, yp, y]
+            w = tables.to_z[d, level, yp] if y == L else edge[d, at, yp, y]
             if v + w == best:
                 came = yp
                 break
+        _undress(d, k, tables, edge)
         y = came
     route[with_z, 0 if d == 0 else T - 1] = y
 
@@ -165,7 +198,7 @@ def _trace_back(with_z, d, y, lo, hi, log_node, tables, edge_class, lattice):
 @kernel
 def _expand(n, lo, log_node, tables, threshold, lattice):
     """Column n gets twice as many labels; they and the new z take over the bounds of z."""
-    column, kept, bound, sole, z_node, delta, route = lattice
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
     L, size = log_node.shape[1], column[n, 0]
     before, behind = bound[0, n, L], bound[1, n, L]
     column[n, 0] = min(2 * size, L)
@@ -181,10 +214,10 @@ def _expand(n, lo, log_node, tables, threshold, lattice):
 @kernel
 def _search(lo, hi, log_node, tables, edge_class, counters, lattice):
     """route[0] = the best path of the tokens lo..hi-1, at least one; returns -inf if all is forbidden."""
-    column, kept, bound, sole, z_node, delta, route = lattice
+    column, kept, bound, sole, z_node, delta, route, edge = lattice
     L, T = log_node.shape[1], hi - lo
     slack = SLACK * (T + 1) * _start(lo, hi, log_node, tables, lattice)
-    low = _greedy(lo, hi, log_node, tables, edge_class, route)
+    low = _greedy(lo, hi, log_node, tables, edge_class, route, edge)
     for sweep in range(T * z_node.shape[1] + 1):  # every sweep but the last expands a column
         d = sweep % 2
         _sweep(d, lo, hi, log_node, tables, edge_class, low - slack, counters, lattice)
@@ -226,9 +259,10 @@ def staggered_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
         path : int32 (n,), original labels
         score : (S,), 0 for an empty sequence, -inf (and a path of zeros) if all is forbidden
         counters : int64 (3,), added to: nodes and transitions looked at, sweeps
-    Allocates 4 (longest T) (L + log2 L) numbers.
+    Allocates 4 (longest T) (L + log2 L) numbers, and 2 L^2 where pairs are listed.
     Cost: n L at best; at most ceil(log2 L) + 1 sweeps and 7/3 n L^2 transitions between labels
-    (4/3 if L is a power of two); by column n log2 L sweeps.
+    (4/3 if L is a power of two); by column n log2 L sweeps. Listed pairs: all of its class for a
+    token and sweep.
     Source: Kaji et al. (2010), section 3; docs/SPEC.md, C.3 to C.7; chapter 11.
     """
     L, longest = log_node.shape[1], 1
@@ -242,8 +276,9 @@ def staggered_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
         np.empty((longest, tables.to_z.shape[1])),
         np.empty((2, 2, L + 1)),
         np.empty((2, longest), np.int32),
+        tables.log_edge.copy() if tables.lists.class_ptr.size else tables.log_edge,
     )
-    route = lattice[6]
+    route, edge = lattice[6], lattice[7]
     path[:] = 0
     for s in range(score.size):
         lo, hi = seq_ptr[s], seq_ptr[s + 1]
@@ -257,8 +292,20 @@ def staggered_many(log_node, tables, edge_class, seq_ptr, path, score, counters)
             if i == lo:
                 score[s] = log_node[i, path[i]]
             else:
-                w = tables.log_edge[0, edge_class[i], route[0, i - 1 - lo], route[0, i - lo]]
+                k = _dress(0, edge_class[i], tables, edge)
+                w = edge[0, k, route[0, i - 1 - lo], route[0, i - lo]]
                 score[s] = score[s] + w + log_node[i, path[i]]
+                _undress(0, edge_class[i], tables, edge)
+
+
+class PairLists(NamedTuple):
+    """Weights of pairs that depend on the text: class k has those of its edge attributes. Empty: none."""
+
+    class_ptr: np.ndarray  # int64 (K+1,)
+    class_attr: np.ndarray  # int32: attributes of a class, without those that are in the table of all
+    pair_ptr: np.ndarray  # int64 (B+1,): pairs of an attribute
+    pair: np.ndarray  # int32 (2, P): labels, [previous, next]
+    weight: np.ndarray  # (P,)
 
 
 class StaggeredTables(NamedTuple):
@@ -268,11 +315,12 @@ class StaggeredTables(NamedTuple):
     """
 
     order: np.ndarray  # int64 (L,): original labels, the frequent ones first
-    log_edge: np.ndarray  # (2, K, L, L) as [direction, class, from, to]
+    log_edge: np.ndarray  # (2, K, L, L) as [direction, class, from, to]; (2, 1, L, L) where pairs are listed
     to_z: np.ndarray  # (2, M, L): best transition of any class from a label to z of a level, or 1 - d: back
     z_to_z: np.ndarray  # (2, M, M) as [direction, from level, to level]
     reach: np.ndarray  # (1,): no finite |log_edge| is larger
     by_column: int  # 1: only columns expand where the best path uses z
+    lists: PairLists
 
 
 def _of_rest(scores, starts):
@@ -293,14 +341,70 @@ def staggered_tables(log_edge, order, by_column=False):
         raise ValueError(f"order: expected a permutation of the {L} labels, got {shown(order)}")
     order = order.astype(np.int64)
     forward = np.ascontiguousarray(np.asarray(log_edge, float)[:, order][:, :, order])
-    rest = forward.max(axis=0)  # bounds all classes
-    starts = 2 ** np.arange((L - 1).bit_length())
+    finite = np.abs(forward[np.isfinite(forward)])
+    none = (np.zeros(shape, kind) for shape, kind in (
+        (0, np.int64), (0, np.int32), (0, np.int64), ((2, 0), np.int32), (0, float)
+    ))  # fmt: skip
+    return _tables(order, forward, forward.max(axis=0), finite.max(initial=0.0), by_column, PairLists(*none))
+
+
+def _tables(order, forward, rest, reach, by_column, lists):
+    """`StaggeredTables` from those of the classes, forward (K, L, L), and a bound of all of them, rest."""
+    starts = 2 ** np.arange((len(rest) - 1).bit_length())
     to_z, from_z = _of_rest(rest, starts).T, _of_rest(rest.T, starts).T
     z_to_z = _of_rest(to_z, starts).T
-    finite = np.abs(forward[np.isfinite(forward)])
     pairs = (forward, np.swapaxes(forward, 1, 2)), (to_z, from_z), (z_to_z, z_to_z.T)
     tables = (np.ascontiguousarray(np.stack(pair)) for pair in pairs)  # one layout: compiled once
-    return StaggeredTables(order, *tables, np.array([finite.max(initial=0.0)]), int(by_column))
+    return StaggeredTables(order, *tables, np.array([reach]), int(by_column), lists)
+
+
+def exclusive_groups(class_ptr, class_attr, n_attrs):
+    """int64 (B,): a group for each edge attribute. Attributes of one group stand in no class together."""
+    beside, group = [set() for _ in range(n_attrs)], np.full(n_attrs, -1)
+    for members in np.split(class_attr, class_ptr[1:-1]):
+        for b in members.tolist():
+            beside[b].update(members.tolist())
+    for b in range(n_attrs):
+        taken = set(group[list(beside[b])].tolist())
+        group[b] = next(g for g in itertools.count() if g not in taken)
+    return group
+
+
+def staggered_lists(features, w, class_ptr, class_attr, bounds, order, by_column=False):
+    """`StaggeredTables` that keep no table for each edge class: a pair of active labels has its own score,
+
+        s_k(yp, y) = base(yp, y) + sum of lam_b(yp, y) over the edge attributes b of class k
+
+    with in `base` those that begin the list of every class. A degenerate label takes a bound of all texts:
+
+        s_k(yp, y) <= base(yp, y) + sum over groups of max(0, largest lam_b(yp, y) of the group)
+
+    where attributes of one group exclude each other. Source: Kaji et al. (2010), section 4.
+    """
+    known = class_attr < features.n_edge_attrs
+    size = np.bincount(owners(class_ptr)[known], minlength=len(class_ptr) - 1)
+    class_ptr, class_attr = offsets(size), class_attr[known]
+    L, ptr, n_first = features.n_labels, features.edge_ptr.copy(), 0
+    order, place = order.astype(np.int64), np.argsort(order).astype(np.int32)
+    pair, base = np.stack([place[features.edge_prev], place[features.edge_next]]), np.zeros((L, L))
+    lam = w[features.n_node :].astype(float)
+    while n_first < size.min() and len(common := np.unique(class_attr[class_ptr[:-1] + n_first])) == 1:
+        row, n_first = slice(ptr[common[0]], ptr[common[0] + 1]), n_first + 1
+        base[pair[0, row], pair[1, row]] += lam[row]
+    base[bounds.edge[np.ix_(order, order)] < 0.0] = -np.inf
+    kept = positions(class_ptr) >= n_first
+    class_ptr, class_attr = offsets(size - n_first), class_attr[kept].astype(np.int32)
+    group, owner = exclusive_groups(class_ptr, class_attr, features.n_edge_attrs), features.edge_attr
+    used = np.isin(owner, class_attr)
+    rest, reach = base.copy(), np.abs(base[np.isfinite(base)]).max(initial=0.0)
+    for g in range(group.max(initial=-1) + 1):
+        mine, most = used & (group[owner] == g), np.zeros((L, L))
+        np.maximum.at(most, (pair[0, mine], pair[1, mine]), lam[mine])
+        rest += most
+        reach += np.abs(lam[mine]).max(initial=0.0)
+    rest += (group.max(initial=0) + 2) * np.finfo(float).eps * reach  # sums in another order
+    lists = PairLists(class_ptr, class_attr, ptr, pair, lam)
+    return _tables(order, base[None], rest, reach, by_column, lists)
 
 
 def _degenerate(scores, size, axis):

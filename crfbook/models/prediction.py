@@ -94,7 +94,8 @@ class Predictions(Predictor, BaseEstimator):
             "beam"               the beam_width best labels of each token: an approximation
 
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
-        1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Chapter 11 compares them.
+        1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Where edge attributes are many,
+        "staggered" and "staggered-columns" make one table alone. Chapter 11 compares them.
         """
         usual = form == "auto" and type(beam_width) is int and beam_width >= 1
         found = self._one_by_one(X, SentenceModel.tag) if usual else None

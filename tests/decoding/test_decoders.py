@@ -13,6 +13,7 @@ from crfbook.chain.numpy_form import edge_scores
 from crfbook.data.constraints import bounds_of, constraints_from
 from crfbook.data.corpus import make_corpus
 from crfbook.decoding import DECODERS, FORMS, decode, kbest, label_order
+from crfbook.decoding.decoders import STAGGERED
 from crfbook.models.crf import CRF
 from crfbook.models.directed import HMM, MEMM
 
@@ -271,13 +272,27 @@ def test_scores_that_exceed_float64(form):
         decode(corpus, features, w, form=form)
 
 
-@pytest.mark.parametrize("form", DECODERS)
-def test_tables_beyond_memory_name_a_form_that_can(form):
+def many_classes():
     """1,000 edge classes of 1,000 labels would take 24 GB in tables."""
     corpus = make_corpus(
         [0, 2], [0, 1, 2], [0, 1], labels=[0, 999], class_ptr=range(1001), class_attr=range(1000)
     )
-    features, w = random_model(np.random.default_rng(0), corpus, 1000, 2)
+    return corpus, *random_model(np.random.default_rng(0), corpus, 1000, 2)
+
+
+@pytest.mark.parametrize("form", STAGGERED)
+def test_staggered_decoding_needs_no_table_a_class(form):
+    corpus, features, w = many_classes()
+    for second in (0, 700):  # the second class has no weight of a pair, and another best path
+        corpus = corpus._replace(edge_class=np.array([0, second], np.int32))
+        path = decode(corpus, features, w, form=form)
+        np.testing.assert_array_equal(path, decode(corpus, features, w, form="default"))
+        assert path.tolist() == [0, 0 if second else 999]
+
+
+@pytest.mark.parametrize("form", [form for form in DECODERS if form not in STAGGERED])
+def test_tables_beyond_memory_name_a_form_that_can(form):
+    corpus, features, w = many_classes()
     with pytest.raises(
         ValueError, match=rf"^form='{form}': expected tables of at most 1 GiB, got 22.4 GiB .* 'default' and"
     ):

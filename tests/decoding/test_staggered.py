@@ -2,13 +2,21 @@
 
 import numpy as np
 import pytest
-from helpers.chains import batches, chains, random_chain, run_viterbi
+from helpers.chains import Chain, batches, chains, random_chain, run_viterbi
+from helpers.corpora import chains_of
 from helpers.decoders import CASES, check_enumeration, check_exact, decode, rounded
+from helpers.problems import constraints_for
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crfbook.decoding import staggered_decode, staggered_many, staggered_tables
-from crfbook.decoding.staggered import _expand, _start, _sweep
+from crfbook import brute
+from crfbook.chain.numpy_form import edge_scores
+from crfbook.data.constraints import bounds_of
+from crfbook.data.corpus import make_corpus
+from crfbook.data.features import log_edge as log_edge_of
+from crfbook.data.features import observed
+from crfbook.decoding import decoders, staggered_decode, staggered_many, staggered_tables
+from crfbook.decoding.staggered import _expand, _start, _sweep, exclusive_groups, staggered_lists
 
 pytestmark = pytest.mark.kernels
 BY_COLUMN = pytest.mark.parametrize("by_column", [False, True])
@@ -108,7 +116,8 @@ def test_bounds_of_sweeps(chain, seed):
     rng = np.random.default_rng(seed)
     (T, L), tables = chain.log_node.shape, tables_of(chain.log_edge, True, seed)
     node, edge = chain.log_node[:, tables.order], chain.log_edge[:, tables.order][:, :, tables.order]
-    lattice = column, kept, bound, *_ = empty_lattice(T, L, tables.to_z.shape[1])
+    lattice = *empty_lattice(T, L, tables.to_z.shape[1]), tables.log_edge
+    column, kept, bound, *_ = lattice
     _start(0, T, chain.log_node, tables, lattice)
     best = run_viterbi(chain)[0]
     for _ in range(6):
@@ -197,3 +206,88 @@ def test_rounding_does_not_prune_the_best_path():
 def test_an_order_that_is_no_permutation(order):
     with pytest.raises(ValueError, match="expected a permutation of the 3 labels"):
         staggered_tables(np.zeros((1, 3, 3)), order)
+
+
+# ---- transitions that depend on the text, in lists
+
+
+def text_problem(seed, n_labels=6, constrained=False, size=1.5):
+    """(corpus, features, w, bounds): each class has one edge attribute of three groups at most, and the
+    constant one first, but for seeds that are multiples of 3.
+    """
+    rng = np.random.default_rng(seed)
+    lengths, listed = (5, 0, 1, 4, 7), []
+    for _ in range(8):
+        chosen = [1 + 3 * g + rng.integers(3) for g in range(3) if rng.random() < 0.7]
+        listed.append(([0] if seed % 3 else []) + chosen)
+    n = sum(lengths)
+    symbols, labels = rng.integers(0, 5, n), rng.integers(0, n_labels, n)
+    corpus = make_corpus(
+        np.cumsum([0, *lengths]), np.arange(n + 1), symbols, labels=labels, edge_class=rng.integers(0, 8, n),
+        class_ptr=np.cumsum([0, *map(len, listed)]), class_attr=[b for members in listed for b in members],
+    )  # fmt: skip
+    features = observed(corpus, n_labels, 5, 10, all_transitions=bool(seed % 2))
+    w = rng.normal(0.0, size, features.n_features)
+    limits = constraints_for(corpus, n_labels) if constrained else None
+    return corpus, features, w, limits
+
+
+def lists_of(problem, seed=0, by_column=False):
+    corpus, features, w, limits = problem
+    order = np.random.default_rng(seed).permutation(features.n_labels)
+    bounds = bounds_of(limits, features.n_labels)
+    given = corpus.class_ptr, corpus.class_attr, bounds
+    return staggered_lists(features, w, *given, order, by_column), edge_scores(features, w, *given)
+
+
+@BY_COLUMN
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_lists_equal_whole_tables(by_column, constrained, seed, monkeypatch):
+    """The score of Viterbi, its path where it is the only best one, and so the best one by enumeration."""
+    problem = text_problem(seed, 4 + seed % 5, constrained)
+    form = "staggered-columns" if by_column else "staggered"
+    monkeypatch.setattr(decoders, "WHOLE_BYTES", 0)
+    counters = np.zeros(3, np.int64)
+    path = decoders.decode(*problem, form=form, counters=counters)
+    for i, chain in enumerate(chains_of(*problem)):
+        lo, hi = problem[0].seq_ptr[i : i + 2]
+        if hi > lo:
+            best, paths = run_viterbi(Chain(*chain))
+            assert brute.path_score(*chain, path[lo:hi]) == pytest.approx(best, rel=1e-12, abs=1e-12)
+            if hi - lo <= 5 and problem[1].n_labels <= 5:
+                assert path[lo:hi].tolist() in brute.best_paths(*chain)[1].tolist()
+    assert counters[2] > 0
+    tables, log_edge = lists_of(problem, seed, by_column)
+    rng = np.random.default_rng(seed)
+    some = [random_chain(rng, n, log_edge.shape[1], len(log_edge)) for n in (0, 1, 6, 9)]
+    some = [c._replace(log_edge=log_edge) for c in some]
+    before = tables.log_edge.copy()
+    check_exact(*decode(staggered_many, tables, some)[:2], some)
+    np.testing.assert_array_equal(tables.log_edge, before)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bound_of_listed_pairs(seed):
+    """The sum of positive weights, of attributes that exclude each other the largest; above every class."""
+    problem = text_problem(seed, constrained=seed > 3)
+    corpus, features, w, _ = problem
+    tables, log_edge = lists_of(problem, seed)
+    edge = log_edge[:, tables.order][:, :, tables.order]
+    group = exclusive_groups(tables.lists.class_ptr, tables.lists.class_attr, 10)
+    for k in range(corpus.n_classes):
+        members = tables.lists.class_attr[slice(*tables.lists.class_ptr[k : k + 2])]
+        assert len(set(group[members])) == len(members)
+    lam = log_edge_of(features, w, np.arange(11), np.arange(10))[:, tables.order][:, :, tables.order]
+    used = np.isin(np.arange(10), tables.lists.class_attr)
+    rest = tables.log_edge[0, 0].copy()
+    for g in set(group[used]):
+        rest += np.maximum(lam[used & (group == g)].max(axis=0), 0.0)
+    every = tables.log_edge[0, 0] + np.maximum(lam[used], 0.0).sum(axis=0)
+    assert (rest <= every + 1e-12).all() and (seed % 2 == 0 or (rest < every - 1e-3).any())
+    for k, a in enumerate(2 ** np.arange(tables.to_z.shape[1])):
+        np.testing.assert_allclose(tables.to_z[0, k], rest[:, a:].max(axis=1), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(tables.to_z[1, k], rest[a:].max(axis=0), rtol=1e-12, atol=1e-12)
+        assert (tables.to_z[0, k] >= edge[:, :, a:].max((0, 2))).all()
+        assert (tables.to_z[1, k] >= edge[:, a:].max((0, 1))).all()
+    assert np.isfinite(edge).any() and tables.reach[0] >= np.abs(edge[np.isfinite(edge)]).max()

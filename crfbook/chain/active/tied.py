@@ -203,3 +203,16 @@ def printed(features, w):
     w = w.copy()
     np.maximum(w[features.n_node :], 0.0, out=w[features.n_node :])
     return w
+
+
+def near_default(features, w, eps):
+    """Weights (F,) whose exact inference is Method 2 with eps: pairs with |exp(lam) - 1| <= eps score 0.
+
+    Each such pair has a potential from 1 - eps to 1 + eps, a labelling has T - 1 pairs. So log Z of a
+    sequence changes by at most -(T - 1) log(1 - eps), where eps < 1. Of models with plain transitions.
+    Source: Jeong, Lin and Lee (2009), eq. (5), Method 2.
+    """
+    eps, w = number("eps", eps), w.copy()
+    pairs = w[features.n_node :]
+    pairs[np.abs(np.expm1(pairs)) <= eps] = 0.0
+    return w

@@ -66,7 +66,7 @@ class SparseResult(NamedTuple):
 def coordinate_descent(
     corpus: Corpus, features: FeatureSet | None = None, w0: ArrayLike | Sparse | None = None, *, c1: float,
     c2: float = 0.0, blocks: bool = True, curvature: str = "approximate", step: str = "adaptive",
-    factor: float = 2.0, joint: bool = True, freeze_after: int | None = None, accelerate: bool = False,
+    factor: float = 2.0, joint: bool | str = True, freeze_after: int | None = None, accelerate: bool = False,
     screening: bool = True, n_threads: int | None = 1, tol: float = 1e-4, tol_gradient: float = 1e-3,
     constraints: Limits = None, sizes: tuple[int, int, int] | None = None,
     edge_attrs: ArrayLike | None = None, max_iterations: int | None = 100, callback: Callback = None,
@@ -87,7 +87,8 @@ def coordinate_descent(
     step : "adaptive" (the objective never rises), or the rules "fixed" (curvature times `factor`; may
         diverge), "wapiti" (may oscillate), "safe" (monotone, slow), "cs".
         The default for blocks=False is as for blocks=True.
-    joint : node and edge weights of a symbol are one block; False: two.
+    joint : node and edge weights of a symbol are one block; False: two. "alternate": two, and each sweep
+        moves the node weights of all symbols, then the edge weights of all (a variant of section 4.4).
     freeze_after : sweep after which only active weights move, until they rest;
         then a sweep over all candidates, and so on; None: never.
     accelerate : where sweeps have become slow, OWL-QN on the active weights now and then
@@ -127,6 +128,7 @@ def prepare(corpus, features=None, w0=None, *, state=None, **options):
         )
     one_of("step", o.step, STEPS)
     one_of("curvature", o.curvature, ("approximate", "exact"))
+    one_of("joint", o.joint, (True, False, "alternate"))
     number("factor", o.factor, above=0.0)
     freeze_after = None if o.freeze_after is None else whole("freeze_after", o.freeze_after)
     sizes = sizes_of(corpus, features, o.sizes)
@@ -355,7 +357,7 @@ class PathPoint(NamedTuple):
 
 def largest_c1(
     corpus: Corpus, features: FeatureSet | None = None, *, sizes: Sequence[int] | None = None,
-    edge_attrs: ArrayLike | None = None, constraints: Limits = None, joint: bool = True,
+    edge_attrs: ArrayLike | None = None, constraints: Limits = None, joint: bool | str = True,
 ) -> float:  # fmt: skip
     """The smallest c1 for which no weight survives: the largest |derivative| of the loss at w = 0.
 

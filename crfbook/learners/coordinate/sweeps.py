@@ -67,7 +67,8 @@ class Sweeper:
         tables, base_log, self.base_holds = make_tables(corpus, n_labels, edge_kept, constraints)
         self._empty_base = base_log.copy()
         lattices = make_lattices(corpus, n_labels, constraints)
-        blocks = inverted_index(corpus, node_kept, edge_kept, lattices.node_row, joint=joint)
+        both = joint != "alternate" and bool(joint)
+        blocks = inverted_index(corpus, node_kept, edge_kept, lattices.node_row, joint=both)
         square, limit = count_bounds(blocks, lattices)
         lists = make_lists(np.zeros(sizes.n_edge_attrs), [], [])
         self.arrays = VisitArrays(
@@ -85,6 +86,8 @@ class Sweeper:
             work=lattice_work(width),
         )
         self.order = np.arange(blocks.n_blocks, dtype=np.int32)
+        if joint == "alternate":  # node blocks, then edge blocks; each kind in its order
+            self.order = np.argsort(blocks.member[0] < 0, kind="stable").astype(np.int32)
         self._gold = gold_edges(corpus, edge_kept, n_labels)
         self.n_threads, self._by_parts = n_threads, VisitByParts(width, lattices, n_threads)
         self.rule, self.compiled, self._log_z = None, is_compiled("visit_blocks"), None
@@ -279,7 +282,7 @@ class Sweeper:
                 prev, following = exist.edge_prev[edges].astype(np.int64), exist.edge_next[edges]
                 places = [*nodes, *(n_labels + prev * n_labels + following)]
             for only in places:
-                self.sweep(self.order[g : g + 1], int(only))
+                self.sweep(np.array([g], np.int32), int(only))
 
     def freeze(self, frozen):
         """From now on zeros stay zeros, and blocks that hold nothing else are not visited (or not)."""

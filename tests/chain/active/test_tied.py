@@ -6,7 +6,14 @@ from helpers.corpora import brute_node_scores, random_corpus, random_model
 from helpers.problems import central_differences
 
 from crfbook import brute
-from crfbook.chain.active import PseudoLikelihood, TiedObjective, after_another, printed, tied_features
+from crfbook.chain.active import (
+    PseudoLikelihood,
+    TiedObjective,
+    after_another,
+    near_default,
+    printed,
+    tied_features,
+)
 from crfbook.chain.inference import decode, sequence_scores
 from crfbook.chain.objective import Objective
 from crfbook.data.features import frequency_cutoff, log_edge
@@ -149,6 +156,31 @@ def test_printed_is_eq_10_as_printed_and_never_below_the_exact_one():
         assert (score >= true - 1e-12).all()
         n_higher += (score > true + 1e-9).any()
     assert n_higher > 5
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.2, 0.6])
+def test_method_2_gives_pairs_within_eps_of_1_the_potential_1(eps):
+    n_left_out = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        corpus = random_corpus(rng, lengths=(5, 1, 4))
+        features, w = random_model(rng, corpus, size=0.6)
+        few = near_default(features, w, eps)
+        table = log_edge(features, w, corpus.class_ptr, corpus.class_attr)[0]
+        other = np.where(np.abs(np.exp(table) - 1.0) > eps, table, 0.0)
+        node, want, path = brute_node_scores(corpus, features, w), 0.0, decode(corpus, features, few)
+        for lo, hi in zip(corpus.seq_ptr[:-1], corpus.seq_ptr[1:], strict=True):
+            chain = node[lo:hi], other[None], np.zeros(hi - lo, int)
+            want -= brute.log_proba(*chain, corpus.labels[lo:hi])
+            assert path[lo:hi].tolist() in brute.best_paths(*chain)[1].tolist()
+            off = brute.log_z(*chain) - brute.log_z(node[lo:hi], table[None], chain[2])
+            assert abs(off) <= -(hi - lo - 1) * np.log1p(-eps) + 1e-12
+        for form in ("default", "sparse", "batched"):
+            np.testing.assert_allclose(Objective(corpus, features, form=form)(few)[0], want, rtol=1e-12)
+        n_left_out += np.count_nonzero(w) - np.count_nonzero(few)
+    assert (n_left_out > 20) == (eps > 0)
+    with pytest.raises(ValueError, match="eps: expected a finite number >= 0, got -1"):
+        near_default(features, w, -1)
 
 
 def test_the_new_attribute_is_at_all_tokens_but_the_first():

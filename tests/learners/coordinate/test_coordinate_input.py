@@ -34,6 +34,7 @@ BAD = [
     ({"tol": "a"}, "tol: expected"),
     ({"factor": "2"}, "factor: expected"),
     ({"factor": None}, "factor: expected"),
+    ({"joint": "apart"}, "joint: expected one of True, False, 'alternate', got 'apart'"),
     ({"max_iterations": "x"}, "max_iterations: expected an integer >= 0, got 'x'"),
     ({"max_iterations": NAN}, "max_iterations: expected"),
     ({"freeze_after": "x"}, "freeze_after: expected an integer >= 0, got 'x'"),
