@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,27 @@ def test_what_a_claim_points_to_is_there(paper):
         found = re.search(rf"^(#+ .*|\*\*?){re.escape(place)}\b", text[chapter]["markdown"], re.M)
         assert found, f"{one.claim}: {one.where}"
     assert f'claims("{paper}"' in text[PAPERS[paper][0]]["code"]
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_stored_tables_are_those_of_today(path):
+    """Claims that a chapter shows: all of a paper, or of some places. `python -m tools.outputs NN` stores."""
+    for cell in book.read(path).cells:
+        paper = re.search(r'\bclaims\("(\w+)"\)', cell.source)
+        if cell.cell_type != "code" or not paper:
+            continue
+        (html,) = (
+            output.data["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})
+        )
+        head, body = html.split("<tbody>")
+        rows = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row, re.S) for row in body.split("</tr>")[:-1]]
+        columns = re.findall(r"<th>(.*?)</th>", head, re.S)[1 : len(rows[0])]
+        stored = pd.DataFrame(rows, columns=["claim", *columns]).map(unescape).set_index("claim")
+        today = claims(paper[1], RESULTS).set_index("claim")
+        assert set(stored.index) <= set(today.index) and set(today) - set(columns) <= {"where"}
+        if path.stem[:2] != PAPERS[paper[1]][0]:  # what it shows of a place is all of that place
+            today = today[today["where"].isin(today.loc[stored.index, "where"])]
+        pd.testing.assert_frame_equal(stored, today[columns], check_names=False)
 
 
 CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after

@@ -118,6 +118,11 @@ def letters(record):
         ("SBCD and OWL-QN are as accurate: SBCD's error less OWL-QN's (within 0.5 points)", near(0, 0.5),
          [0.0], [Found(0.0 - pair["difference"], 1.96 * pair["standard error"], pair["p"])]),
     )  # fmt: skip
+    dense, few = (by.loc["SBCD"].set_index("c1")["seconds"][c1] for c1 in (0.0, 10.0))
+    yield from at("08, Table 2", "budget: the same: 30 sweeps each; ours down a path",
+        ("time falls with active weights: seconds at c1 = 0 over those at c1 = 10 (above 2)", more(2), [5],
+         [ratio(dense, few)]),
+    )  # fmt: skip
     for name, times in {"OWL-QN": 165 / 76, "L-BFGS": 302 / 76}.items():
         other = by.loc[name]
         to_reach = [_seconds(one["s to 1 %"]) for one in (other, short)]
