@@ -3,6 +3,7 @@
 nbval runs the chapters; this file looks at what is stored. Each rule has a broken chapter that it refuses.
 """
 
+import ast
 import copy
 import re
 import statistics
@@ -92,6 +93,15 @@ def rule_no_stderr(nb, stem):
             assert output.get("name") != "stderr", f"cell {number} stores stderr: {output.text[:80]}"
     for where, text in texts(nb):
         assert not PROGRESS.search(text) or not where.startswith("output"), f"{where}: a progress bar"
+
+
+def rule_no_cell_is_cut_off(nb, stem):
+    """pandas ends long cells, and hides rows and columns, with "..."."""
+    for number, cell in enumerate(nb.cells):
+        for output in cell.get("outputs", []):
+            html, plain = (output.get("data", {}).get(f"text/{kind}", "") for kind in ("html", "plain"))
+            cut = re.search(r"\.\.\.</t[dh]>", html) or ("<table" in html and "..." in plain)
+            assert not cut, f"cell {number} stores a table that is cut off: set display.max_colwidth"
 
 
 def rule_no_paths(nb, stem):
@@ -202,6 +212,19 @@ def rule_core(nb, stem):
     assert size <= 300, f"{size} lines of code in the sections without a star, not 300 at most"
 
 
+def rule_marks_of_sentences(nb, stem):
+    """`<!-- holds: EXPRESSION -->` alone: conftest.py asserts it after the cell above, no compared one."""
+    above = None
+    for number, cell in enumerate(nb.cells):
+        for comment in re.findall("<!--(.*?)-->", cell.source, re.S) if cell.cell_type == "markdown" else ():
+            found = re.fullmatch(" holds: (.+) ", comment, re.S)
+            try:
+                assert found and ast.parse(found[1], mode="eval") and "NBVAL_CHECK_OUTPUT" not in above.source
+            except SyntaxError:
+                raise AssertionError(f"cell {number}: {comment} is no expression") from None
+        above = cell if cell.cell_type == "code" else above
+
+
 def rule_asserts(nb, stem):
     asserting = sum(
         bool(re.search(r"^\s*assert\b|assert_allclose|assert_array_equal", c.source, re.M))
@@ -213,7 +236,7 @@ def rule_asserts(nb, stem):
 ALWAYS = [
     rule_kernel, rule_executed_in_order, rule_no_error, rule_no_stderr, rule_no_paths, rule_tags_and_markers,
     rule_metadata_is_clean, rule_title_and_promise, rule_install_cell, rule_references, rule_cell_sizes,
-    rule_size, rule_figures_are_described,
+    rule_size, rule_figures_are_described, rule_no_cell_is_cut_off, rule_marks_of_sentences,
 ]  # fmt: skip
 FINISHED = [rule_anatomy, rule_levels_of_exercises, rule_words, rule_core, rule_asserts]
 
@@ -288,6 +311,20 @@ def _in_section(name, change):
 
 
 _STREAM = nbformat.v4.new_output
+
+
+def _table(cell, plain=""):
+    return _STREAM("display_data", data={"text/html": f"<table><tr>{cell}</tr></table>", "text/plain": plain})
+
+
+_text = nbformat.v4.new_markdown_cell
+
+
+def _checked(nb):
+    code_cells(nb)[-1].source = "# NBVAL_CHECK_OUTPUT\nprint(x)"
+    return nb
+
+
 _LONG = "\n".join(f"x{i} = {i}" for i in range(26))
 
 BROKEN = [
@@ -315,6 +352,13 @@ BROKEN = [
     (rule_cell_sizes, lambda nb: [c.metadata.update(tags=["algorithm"]) for c in code_cells(nb)[1:3]]),
     (rule_cell_sizes, _set("source", "x = '" + "x" * 120 + "'")),
     (rule_figures_are_described, _output(_STREAM("display_data", data={"image/png": "AAAA"}))),
+    (rule_marks_of_sentences, lambda nb: nb.cells.append(_text("F1 rises <!-- holds: f1 goes up -->"))),
+    (
+        rule_marks_of_sentences,
+        lambda nb: _checked(nb).cells.append(_text("It is one <!-- holds: x == 1 -->")),
+    ),
+    (rule_no_cell_is_cut_off, _output(_table("<td>as it was...</td>"))),
+    (rule_no_cell_is_cut_off, _output(_table("<td>as it was made</td>", "as it was..."))),
     (rule_size, _output(_STREAM("stream", name="stdout", text="x" * 3_000_001))),
     (
         rule_anatomy,

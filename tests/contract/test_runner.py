@@ -62,6 +62,16 @@ def test_a_chapter_that_hangs_fails_in_every_later_cell(tmp_path, with_hook):
         assert counts["failed"] == 1 and counts["xfailed"] == 2
 
 
+@pytest.mark.parametrize("claim, counts", [("x < 2", {"passed": 2}), ("x > 1", {"passed": 1, "failed": 1})])
+def test_a_marked_sentence_is_asserted_where_it_stands(tmp_path, claim, counts):
+    path = notebook(tmp_path, "x = 1\nx", "x = 3")
+    nb = chapters.read(path)
+    nb.cells.insert(2, nbformat.v4.new_markdown_cell(f"It is small <!-- holds: {claim} -->."))
+    chapters.write(chapters.normalise(nb), path)
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    assert nbval(tmp_path) == (int("failed" in counts), counts)
+
+
 def test_a_compared_output_that_differs_fails(tmp_path):
     path = notebook(tmp_path, "# NBVAL_CHECK_OUTPUT\nprint(1)", "print(2)")
     run = execute.execute(path, timeout=60)

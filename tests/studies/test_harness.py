@@ -434,6 +434,14 @@ def test_a_record_stands_while_the_frozen_results_of_its_code_hold(monkeypatch, 
     assert f"results have changed since: {case}" in capsys.readouterr().out
 
 
+def test_targets_that_the_processor_decides_have_no_verdict(tmp_path, capsys):
+    rows = [Row(work, 1.0, 2.0, "s", 0.9, 0.7) for work in ("ours / theirs", records.PROCESSOR_DECIDES[0])]
+    path = records.write_report(tmp_path / "a.csv", rows, seconds=60)
+    table = records.recorded("a", tmp_path).set_index("work")[["ratio", "required", "aim", "verdict"]]
+    assert table.to_numpy().tolist() == [["0.5000", "0.9", "0.7", "aim met"], ["0.5000", "", "", ""]]
+    assert read_record(path)[0]["processor"] in capsys.readouterr().out
+
+
 def test_a_record_of_an_unknown_frozen_case_is_refused(tmp_path):
     with pytest.raises(KeyError, match="no such case"):
         write_record(tmp_path / "a.csv", [{"x": 1}], seconds=1, frozen=("no such case",))

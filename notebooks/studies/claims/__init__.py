@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..records import RESULTS, read_record
-from .judge import UNJUDGED, VERDICTS, shown, verdict
+from .judge import UNJUDGED, VERDICTS, decided, shown, verdict
 
 __all__ = ["PAPERS", "UNJUDGED", "VERDICTS", "claims", "listed"]
 
@@ -44,10 +44,11 @@ def _number(text):
 
 
 def claims(paper, folder=RESULTS):
-    """The table of a paper: claim, paper, ours, verdict, where. A record that changes it changes verdicts."""
+    """The table of a paper, a `Claim` a row. A record that changes it changes verdicts."""
     import pandas as pd
 
     rows = []
-    for claim, rule, theirs, ours, where, unjudged in listed(paper, folder):
-        rows.append([claim, shown(theirs, rule), shown(ours, rule), verdict(rule, ours, unjudged), where])
-    return pd.DataFrame(rows, columns=["claim", "paper", "ours", "verdict", "where"])
+    for claim, rule, theirs, ours, where, unjudged, budget in listed(paper, folder):
+        judged = verdict(rule, ours, unjudged), decided(rule, ours)
+        rows.append([claim, shown(theirs, rule), shown(ours, rule), budget, *judged, where])
+    return pd.DataFrame(rows, columns=["claim", "paper", "ours", "budget", "verdict", "decided", "where"])

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crfbook.evaluation import holm
+
 LEAST_P = 1e-4  # of 10,000 permutations
 SINGLE = 2.5  # the most by which single timings of one pass differed in a record (07_race.csv of 2026-11-23)
 SHOWN = 6  # numbers of a claim, one by one
@@ -18,6 +20,7 @@ class Found(NamedTuple):
     value: float
     error: float = 0.0
     p: float = math.nan  # of the paired test that the error is made from
+    df: float = math.inf  # of the interval, Student's t; 0: the error is a bound, and no test
 
     def __str__(self):
         text = f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
@@ -29,9 +32,10 @@ class Found(NamedTuple):
 class Claim(NamedTuple):
     """One row of a paper's table.
 
-    rule : `Found` -> 1 on the claimed side, -1 on the other, 0 undecided; None for what is not judged.
+    rule : `Found` -> how far it is on the claimed side, below 0 on the other; None for what is not judged.
     paper : its numbers, to which the rule applies, too; or words. ours : a list of `Found`, or why there are
     none. where : "NN, " and the heading, table or figure of that chapter. unjudged : the verdict without one.
+    budget : what the paper spent; ours, where that differs or matters.
     """
 
     claim: str
@@ -40,17 +44,26 @@ class Claim(NamedTuple):
     ours: list | str
     where: str
     unjudged: str = "not tested"
+    budget: str = "-"
 
 
 def at(*rows):
     """Yield `Claim`s: rows (claim, rule, paper, ours), or with `unjudged` at the end. A text before rows is
-    their place, the field `where`.
+    their place, the field `where`; one that begins with "budget: " is their budget, until the next place.
     """
+    where, budget = None, "-"
     for row in rows:
-        if isinstance(row, str):
-            where = row
+        if not isinstance(row, str):
+            yield Claim(*row[:4], where, *row[4:])._replace(budget=budget)
+        elif row.startswith("budget: "):
+            budget = row.removeprefix("budget: ")
         else:
-            yield Claim(*row[:4], where, *row[4:])
+            where, budget = row, "-"
+
+
+def stand_in(claim, rule, paper, found, corpora):
+    """A row of `at` for a claim on a corpus that nobody else has: what `corpora` say, and no verdict."""
+    return claim, None, shown(paper, rule), f"{shown(found, rule)}, on {corpora}"
 
 
 def tested(difference, p):
@@ -77,7 +90,7 @@ def mean_of(values):
     values = np.asarray(values, float)
     n = len(values)
     spread = t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n) if n > 1 else math.inf
-    return Found(float(values.mean()), float(spread))
+    return Found(float(values.mean()), float(spread), df=n - 1)
 
 
 def ratio(a, b, factor=SINGLE):
@@ -85,7 +98,7 @@ def ratio(a, b, factor=SINGLE):
     of 1.
     """
     value = a / b
-    return Found(value, value * (1.0 - 1.0 / factor if value >= 1.0 else factor - 1.0))
+    return Found(value, value * (1.0 - 1.0 / factor if value >= 1.0 else factor - 1.0), df=0)
 
 
 def ratios(a, b, factor=SINGLE):
@@ -101,13 +114,13 @@ def spread(found):
 
 def minus(a, b):
     """a - b of two `Found`. They may share an arm, so their errors are added, which bounds the error."""
-    return Found(a.value - b.value, a.error + b.error)
+    return Found(a.value - b.value, a.error + b.error, df=min(a.df, b.df))
 
 
 def over(a, b):
     """a / b of two `Found`, whose relative errors are independent."""
     value = a.value / b.value
-    return Found(value, abs(value) * math.hypot(a.error / a.value, b.error / b.value))
+    return Found(value, abs(value) * math.hypot(a.error / a.value, b.error / b.value), df=min(a.df, b.df))
 
 
 def slope(x, y):
@@ -115,23 +128,35 @@ def slope(x, y):
     from scipy.stats import linregress, t
 
     line = linregress(np.log(x), np.log(y))
-    return Found(float(line.slope), float(t.ppf(0.975, len(x) - 2) * line.stderr))
-
-
-def _side(off, error):
-    return 0 if not abs(off) > error else 1 if off > 0 else -1
+    return Found(float(line.slope), float(t.ppf(0.975, len(x) - 2) * line.stderr), df=len(x) - 2)
 
 
 def more(least=0.0):
-    return lambda one: _side(one.value - least, one.error)
+    return lambda one: one.value - least
 
 
 def less(most=0.0):
-    return lambda one: _side(most - one.value, one.error)
+    return lambda one: most - one.value
 
 
 def near(target, margin):
-    return lambda one: _side(margin - abs(one.value - target), one.error)
+    return lambda one: margin - abs(one.value - target)
+
+
+def sides(rule, found):
+    """1 for each number that is on the claimed side, -1 on the other, 0 undecided.
+
+    An error is a test of the rule's border; of several Holm's correction decides. A bound, or a count, is no
+    test.
+    """
+    from scipy.stats import t
+
+    off = [rule(one) for one in found]
+    beyond = np.array([abs(x) > one.error for x, one in zip(off, found, strict=True)])
+    tests = [i for i, one in enumerate(found) if one.error > 0.0 and one.df > 0]
+    p = [2.0 * t.sf(t.ppf(0.975, found[i].df) * abs(off[i]) / found[i].error, found[i].df) for i in tests]
+    beyond[tests] = holm(p) <= 0.05
+    return [int(one) for one in np.sign(off) * beyond]
 
 
 VERDICTS = """holds: all our numbers are on the claimed side by more than their errors
@@ -139,10 +164,13 @@ reversed: all are on the other side by more than their errors
 ... where decided: so are those that their errors decide; some are undecided
 mixed: some are on each side by more than their errors
 undecided: all are within their errors
-An error is half of a 95 % interval; seconds that were measured once are good to a factor of {SINGLE}."""
+An error is half of a 95 % interval. Of several tests in one claim Holm's correction decides; p-values are
+shown without it. Seconds that were measured once are good to a factor of {SINGLE}.
+decided: how many of the numbers of a claim their errors decide
+budget: what the paper spent; what we did. A verdict is for the numbers of that row alone."""
 VERDICTS = VERDICTS.format(SINGLE=SINGLE)
 
-UNJUDGED = """not tested: no record has it
+UNJUDGED = """not tested: no record has it; or the paper's corpus is private, and the row says what stood in
 other data: the paper's corpus is not to be had, and ours says nothing on this
 fitted: what the paper leaves open was chosen by this number
 seen in the chapter, not judged: the chapter shows it; no rule decides"""
@@ -150,13 +178,19 @@ seen in the chapter, not judged: the chapter shows it; no rule decides"""
 
 def verdict(rule, found, unjudged="not tested"):
     """The word of VERDICTS for the `Found`s of a claim; `unjudged` without a rule, or with nothing found."""
-    sides = [] if rule is None or isinstance(found, str) else [rule(one) for one in found]
-    if not sides:
+    if rule is None or isinstance(found, str) or not found:
         return unjudged
-    decided = {side for side in sides if side}
-    if len(decided) != 1:
-        return "mixed" if decided else "undecided"
-    return ("holds" if 1 in decided else "reversed") + " where decided" * (0 in sides)
+    found = set(sides(rule, found))
+    if len(found - {0}) != 1:
+        return "mixed" if found - {0} else "undecided"
+    return ("holds" if 1 in found else "reversed") + " where decided" * (0 in found)
+
+
+def decided(rule, found):
+    """How many of several `Found`s their errors decide, as text."""
+    if rule is None or isinstance(found, str) or len(found) < 2:
+        return "-"
+    return f"{np.count_nonzero(sides(rule, found))} of {len(found)}"
 
 
 def shown(numbers, rule):
@@ -166,6 +200,6 @@ def shown(numbers, rule):
     numbers = [one if isinstance(one, Found) else Found(one) for one in numbers]
     if len(numbers) <= SHOWN:
         return " / ".join(map(str, numbers))
-    ends, sides = sorted(numbers)[:: len(numbers) - 1], [rule(one) for one in numbers]
-    counts = f"{sides.count(1)} of {len(sides)} as claimed, {sides.count(-1)} against"
+    ends, found = sorted(numbers)[:: len(numbers) - 1], sides(rule, numbers)
+    counts = f"{found.count(1)} of {len(found)} as claimed, {found.count(-1)} against"
     return f"{ends[0]} to {ends[1]}; {counts}"
