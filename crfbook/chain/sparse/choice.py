@@ -155,6 +155,20 @@ def choose_form(sizes, forms=("batched", "sparse")):
     return min(forms, key=lambda form: seconds(form, sizes))
 
 
+def base_is_shared(corpus, features, form="auto"):
+    """Whether the sparse form can serve: it adds the weights of edge attribute 0 to every edge class.
+
+    Raises ValueError for form "sparse" where it cannot.
+    """
+    n = corpus.n_classes - np.count_nonzero(corpus.class_attr == 0)
+    if form == "sparse" and n and features.edge_ptr[1]:
+        raise ValueError(
+            "form='sparse': expected edge attribute 0, which has weights, in every edge class; "
+            f"got {n:,} of {corpus.n_classes:,} classes without it; other forms take these"
+        )
+    return not n or not features.edge_ptr[1]
+
+
 class FormChooser:
     """Chooses, at given weights, the form for a corpus.
 
@@ -163,7 +177,8 @@ class FormChooser:
 
     The attribute `tiny` says whether the form is "numpy".
 
-    Raises ValueError for another word, and for "default" where transitions depend on the text.
+    Raises ValueError for another word, for "default" where transitions depend on the text, and for "sparse"
+    as `base_is_shared`.
     """
 
     def __init__(self, features, corpus, form, n_pieces=None, kernels=False, constraints=None):
@@ -175,6 +190,8 @@ class FormChooser:
             )
         lane_bytes = LANES_BYTES * corpus.longest * features.n_labels
         self.forms = ("batched", "sparse", "default")[: 3 if plain and lane_bytes <= TABLE_BYTES else 2]
+        if not base_is_shared(corpus, features, form):
+            self.forms = ("batched",)
         self.constraints = constraints
         form = "auto" if one_of("form", form, FORMS) == "numpy" and kernels else form
         self.form, self.features = form, features
@@ -278,7 +295,8 @@ def decoding_form(form, corpus, features, w, constraints=None):
 
     It is "numpy" if the corpus is tiny. Raises ValueError for another word.
     """
-    if one_of("form", form, DECODING_FORMS) != "auto":
+    shared = base_is_shared(corpus, features, one_of("form", form, DECODING_FORMS))
+    if form != "auto":
         return form
     if is_tiny(corpus, features):
         return "numpy"
@@ -291,5 +309,5 @@ def decoding_form(form, corpus, features, w, constraints=None):
     if few and 20 * features.n_labels**2 > TABLE_BYTES:
         return "default"  # counting pairs for the sparse form would need a cell for each
     sizes = chooser.sizes(np.asarray(w))
-    able = DECODING[large : 3 if few else 2]
-    return choose_form(sizes, able).partition(" ")[0]
+    able = [name for name in DECODING[large : 3 if few else 2] if shared or not name.startswith("sparse")]
+    return choose_form(sizes, able or DECODING[2:]).partition(" ")[0]

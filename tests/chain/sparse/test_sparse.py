@@ -24,7 +24,7 @@ from crfbook.chain.sparse.form import SparseBatch
 from crfbook.chain.sparse.potentials import sparse_edges, sparsify
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import make_corpus, slice_sequences
-from crfbook.data.features import log_edge, observed
+from crfbook.data.features import log_edge, observed, select
 
 pytestmark = pytest.mark.usefixtures("kernels_only")
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
@@ -458,3 +458,38 @@ def test_the_log_form_has_one_table_at_a_time():
     np.testing.assert_allclose(
         log_z, inference.log_partition(corpus, features, w, form="batched")[0], rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_without_the_constant_attribute_are_refused_and_never_chosen(seed, monkeypatch):
+    """The sparse form adds the weights of edge attribute 0 to every class."""
+    rng, L = np.random.default_rng(seed), 4
+    corpus = make_corpus(
+        [0, 5, 9], np.arange(10), rng.integers(0, 3, 9), labels=rng.integers(0, L, 9),
+        edge_class=rng.integers(0, 3, 9), class_ptr=[0, 1, 3, 4], class_attr=[0, 0, 1, 1],
+    )  # fmt: skip
+    features = observed(corpus, L, 3, 2, all_states=True, all_transitions=True)
+    w = rng.normal(scale=3.0, size=features.n_features)
+    monkeypatch.setattr(cost_model, "is_tiny", lambda *_: False)
+    monkeypatch.setattr(cost_model, "SMALL", 0.0)
+    monkeypatch.setattr(cost_model, "seconds", lambda form, sizes: 0.0 if "sparse" in form else 1.0)
+    np.testing.assert_array_equal(
+        inference.decode(corpus, features, w), inference.decode(corpus, features, w, form="dense")
+    )
+    for found in (
+        inference.node_marginals(corpus, features, w),
+        inference.node_marginals(corpus, features, w, form="numpy"),
+    ):
+        np.testing.assert_allclose(
+            found, inference.node_marginals(corpus, features, w, form="batched"), atol=1e-10
+        )
+    for ask in (inference.decode, inference.node_marginals):
+        with pytest.raises(ValueError, match="1 of 3 classes without it"):
+            ask(corpus, features, w, form="sparse")
+    with pytest.raises(ValueError, match="1 of 3 classes without it"):
+        Objective(corpus, features, form="sparse")(w)
+    keep = np.arange(len(w)) < features.n_node
+    keep[features.n_node + int(features.edge_ptr[1]) :] = True
+    kept, w = select(features, keep), w[keep]
+    labels = [inference.decode(corpus, kept, w, form=form) for form in ("sparse", "dense")]
+    np.testing.assert_array_equal(*labels)
