@@ -1,0 +1,48 @@
+"""docs/PAPERS.md: each item of a paper stands under a heading that exists, and its record is there."""
+
+import re
+
+import pytest
+
+from tools import chapters as book
+
+PAGE = book.ROOT / "docs" / "PAPERS.md"
+
+
+def rows(text):
+    """[item, chapter, heading, record] of each row of a table."""
+    found = re.findall(r"^\| (?!item|---)(.+?) \| (\d\d): (.+?) \| (.+?) \|$", text, re.M)
+    assert len(found) == len(re.findall(r"^\| (?!item|-{3})", text, re.M)), "a row of another form"
+    return found
+
+
+def headings():
+    """{chapter: its headings}."""
+    found = {}
+    for path in book.chapters():
+        text = "\n".join(c.source for c in book.read(path).cells if c.cell_type == "markdown")
+        found[path.stem[:2]] = re.findall(r"^#{2,4} (.+)$", text, re.M)
+    return found
+
+
+def wrong_rows(text, known, records):
+    """What does not exist: headings (their beginnings count) and records."""
+    for item, chapter, heading, record in rows(text):
+        if not any(one.startswith(heading) for one in known.get(chapter, ())):
+            yield f"{item}: chapter {chapter} has no heading {heading!r}"
+        if record not in ("-", "related", *records):
+            yield f"{item}: there is no record {record}"
+
+
+def test_every_item_is_where_the_page_says():
+    records = [path.stem for path in (book.NOTEBOOKS / "results").glob("*.csv")]
+    text = PAGE.read_text()
+    assert list(wrong_rows(text, headings(), records)) == []
+    n, related = (int(n) for n in re.search(r"These are (\d+) items, (\d+) of them", text).groups())
+    assert (n, related) == (len(rows(text)), sum(row[3] == "related" for row in rows(text)))
+
+
+@pytest.mark.parametrize("place, record", [("04: Not there", "-"), ("99: Table 1", "-"), ("04: Cost", "04_x")])
+def test_a_wrong_row_is_found(place, record):
+    text = f"| item | chapter: heading | record |\n|---|---|---|\n| a | {place} | {record} |\n"
+    assert len(list(wrong_rows(text, {"04": ["Cost and memory"]}, ["04_ner"]))) == 1
