@@ -42,7 +42,10 @@ def test_every_item_is_where_the_page_says():
     assert (n, related) == (len(rows(text)), sum(row[3] == "related" for row in rows(text)))
 
 
-@pytest.mark.parametrize("place, record", [("04: Not there", "-"), ("99: Table 1", "-"), ("04: Cost", "04_x")])
+WRONG = [("04: Not there", "-"), ("99: Table 1", "-"), ("04: Cost", "04_x")]
+
+
+@pytest.mark.parametrize("place, record", WRONG)
 def test_a_wrong_row_is_found(place, record):
     text = f"| item | chapter: heading | record |\n|---|---|---|\n| a | {place} | {record} |\n"
     assert len(list(wrong_rows(text, {"04": ["Cost and memory"]}, ["04_ner"]))) == 1
