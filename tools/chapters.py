@@ -48,7 +48,7 @@ PROMISE = "**After this chapter you can**"
 # The rest is the core, where a class can stop. A star at a section holds for all below it.
 STAR = r"\*"
 CORE = (
-    f"Sections with a star {STAR}, and what stands below them, can be skipped in reading. "
+    f"Sections with a star {STAR}, and their subsections, can be skipped in reading. "
     "Run their cells all the same: later ones may use them."
 )
 STARRED = "the kernel", "cost"  # of every chapter
