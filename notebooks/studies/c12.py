@@ -309,23 +309,23 @@ def measured(test, said):
     }  # fmt: skip
 
 
-def subset_rows(setting, size, seed, arms):
-    """Rows of Table 1 of a subset: each arm's scores in per cent, p of a paired test over sentences against
-    CRF+CRF, and what training was.
+def scored_rows(task, found, base):
+    """A row for each arm of {arm: `Labelled`}: its scores in per cent, p of a paired test over sentences
+    against the arm `base`, and what training was.
     """
-    task = Task(SETTINGS[setting], size, seed)
-    found = {arm: ARMS[arm](task) for arm in dict.fromkeys([BASE, *arms])}
-    rows, base = [], measured(task.test, found[BASE])
-    for arm in arms:
+    rows, reference = [], measured(task.test, found[base])
+    for arm, one in found.items():
         row, p_values = {"arm": arm, "sentences": len(task.train)}, {}
-        for name, (gold, labels, metric) in measured(task.test, found[arm]).items():
-            test = labels and paired_test(gold, base[name][1], labels, metric)
+        for name, (gold, labels, metric) in measured(task.test, one).items():
+            before = reference[name][1] or labels
+            test = labels and paired_test(gold, before, labels, metric)
             row[name] = f"{100 * test.value_b:.2f}" if test else ""
-            p_values[f"p {name}"] = f"{test.p_value:.4f}" if test and arm != BASE else ""
-        models = [one.model for one in found[arm].models]
+            compared = test and arm != base and reference[name][1]
+            p_values[f"p {name}"] = f"{test.p_value:.4f}" if compared else ""
+        models = [trained.model for trained in one.models]
         rows.append({
             **row, **p_values, "weights": sum(len(model.weights_) for model in models),
-            "training CPU s": f"{sum(one.seconds for one in found[arm].models):.1f}",
+            "training CPU s": f"{sum(trained.seconds for trained in one.models):.1f}",
             "iterations": " + ".join(str(model.n_iter_) for model in models),
             "status": " + ".join(dict.fromkeys(model.status_ for model in models)),
             "objective": " + ".join(f"{model.objective_:.2f}" for model in models),
@@ -334,6 +334,13 @@ def subset_rows(setting, size, seed, arms):
             ),
         })  # fmt: skip
     return rows
+
+
+def subset_rows(setting, size, seed, arms):
+    """Rows of Table 1 of a subset, tested against CRF+CRF."""
+    task = Task(SETTINGS[setting], size, seed)
+    found = {arm: ARMS[arm](task) for arm in dict.fromkeys([BASE, *arms])}
+    return [row for row in scored_rows(task, found, BASE) if row["arm"] in arms]
 
 
 def arms_of(setting, size):
