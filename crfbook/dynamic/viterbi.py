@@ -29,59 +29,6 @@ def max_chains(layout, tables):
 
 
 @kernel
-def two_chains_viterbi(u, v, pair_1, pair_2, beside, path, back_1, back_2):
-    """The best labels of two chains, to be read: with back pointers. Returns their score.
-
-    X[a', b] = max_b' delta[t-1][a', b'] + pair_2[b', b]
-    delta[t][a, b] = max_a' X[a', b] + pair_1[a', a] + u[t, a] + v[t, b] + beside[a, b]
-
-    Arguments:
-        u : (T, L_1)
-        v : (T, L_2), scores of the labels
-        pair_1 : (L_1, L_1)
-        pair_2 : (L_2, L_2) [previous, next]
-        beside : (L_1, L_2)
-    Out:
-        path : int32 (T, 2)
-        back_1, back_2 : int16 (T, L_1, L_2)
-    T >= 1; ties go to the smaller label at each step.
-    Cost: L_1 L_2 (L_1 + L_2) comparisons a step.
-    Source: docs/SPEC.md, B.3.
-    """
-    T, L_1, L_2 = u.shape[0], u.shape[1], v.shape[1]
-    delta, X = np.empty((L_1, L_2)), np.empty((L_1, L_2))
-    for t in range(T):
-        if t:
-            X[:], delta_t = -np.inf, np.full((L_1, L_2), -np.inf)
-            for a in range(L_1):
-                for bp in range(L_2):
-                    for b in range(L_2):
-                        s = delta[a, bp] + pair_2[bp, b]
-                        if s > X[a, b] or bp == 0:
-                            X[a, b], back_2[t, a, b] = s, bp
-            for ap in range(L_1):
-                for a in range(L_1):
-                    for b in range(L_2):
-                        s = X[ap, b] + pair_1[ap, a]
-                        if s > delta_t[a, b] or ap == 0:
-                            delta_t[a, b], back_1[t, a, b] = s, ap
-            delta[:] = delta_t
-        else:
-            delta[:] = 0.0
-        for a in range(L_1):
-            for b in range(L_2):
-                delta[a, b] += u[t, a] + v[t, b] + beside[a, b]
-    best = np.argmax(delta)
-    a, b = best // L_2, best % L_2
-    for t in range(T - 1, -1, -1):
-        path[t, 0], path[t, 1] = a, b
-        if t:
-            ap = back_1[t, a, b]
-            a, b = ap, back_2[t, ap, b]
-    return delta.reshape(-1)[best]
-
-
-@kernel
 def max_plus(a, b, out):
     """out[x, z] = max_y a[x, y] + b[y, z]: a matrix product with maxima for sums and sums for products.
 

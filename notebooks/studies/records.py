@@ -168,7 +168,6 @@ def rounded(make):
 
 PROCESSOR_DECIDES = (  # ratios that another kind of processor turns round: they have no verdict
     "joint: the 10 best with probabilities / plain Viterbi, node scores in both",  # 0.77; there 1.32 to 1.44
-    "POS x chunk: Viterbi / with back pointers",  # 0.18; there 0.48
 )
 
 

@@ -1,5 +1,5 @@
-"""Kernels of chains: products with maxima, the sister to be read, operation counts, more labels than can be
-enumerated.
+"""Kernels of chains: products with maxima, the chain of pairs of labels, operation counts, more labels than
+can be enumerated.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from crfbook.dynamic.inference import DynamicModel, decode, kbest, marginals
 from crfbook.dynamic.layout import dynamic_features, lay_out_template, log_tables
 from crfbook.dynamic.objective import DynamicObjective
 from crfbook.dynamic.templates import Clique, factorial, linear
-from crfbook.dynamic.viterbi import chains_viterbi, max_chains, max_plus, two_chains_viterbi
+from crfbook.dynamic.viterbi import chains_viterbi, max_chains, max_plus
 
 pytestmark = pytest.mark.kernels
 LENGTHS = (4, 1, 7, 0, 7, 2, 12)
@@ -51,27 +51,31 @@ def chain_problem(cliques, sizes, seed=0, n_attrs=5):
 
 
 @pytest.mark.parametrize("sizes", [(7, 13), (13, 7), (6, 6), (1, 12), (2, 3)])
-def test_the_sister_to_be_read_finds_the_same_path(sizes):
+def test_the_chain_of_pairs_of_labels_finds_the_same_path(sizes):
     corpus, _, layout, features, w = chain_problem(factorial("a", "b"), sizes)
     tables = log_tables(layout, features, w)
     chains, axes = max_chains(layout, tables)
     rng = np.random.default_rng(1)
     pairs = {table.at: scores for table, scores in zip(layout.tables, tables, strict=True)}
-    beside = pairs[(0, axes[0]), (0, axes[1])]
+    beside, steps = pairs[(0, axes[0]), (0, axes[1])], [pairs[(0, c), (1, c)] for c in axes]
+    n = beside.size
+    joint = (steps[0][:, None, :, None] + steps[1][None, :, None, :]).reshape(n, n)
     for T in (1, 2, 9):
         rows = rng.normal(size=(T, layout.n_cells))
-        blocks = [rows[:, layout.first[c] : layout.first[c + 1]] for c in axes]
-        path, found = np.full((T, 2), -1, np.int32), np.full((T, 2), -1, np.int32)
-        shape = (T, *(layout.sizes[c] for c in axes))
-        want = two_chains_viterbi(
-            *map(np.ascontiguousarray, blocks), *(pairs[(0, c), (1, c)] for c in axes), beside, path,
-            np.zeros(shape, np.int16), np.zeros(shape, np.int16),
-        )  # fmt: skip
-        score, n_cells = np.zeros(1), beside.size
-        work = np.full((T, n_cells), np.nan), np.full((2, n_cells), np.nan)
+        u, v = (rows[:, layout.first[c] : layout.first[c + 1]] for c in axes)
+        nodes = (u[:, :, None] + v[:, None, :] + beside).reshape(T, n)
+        best, before = nodes[0], np.zeros((T, n), int)
+        for t in range(1, T):
+            reached = best[:, None] + joint
+            best, before[t] = reached.max(axis=0) + nodes[t], reached.argmax(axis=0)
+        path = [int(np.argmax(best))]
+        for t in range(T - 1, 0, -1):
+            path.insert(0, before[t, path[0]])
+        found, score = np.full((T, 2), -1, np.int32), np.zeros(1)
+        work = np.full((T, n), np.nan), np.full((2, n), np.nan)
         chains_viterbi(rows, chains, np.array([0, T]), found, score, *work)
-        np.testing.assert_array_equal(found, path)
-        assert score[0] == pytest.approx(want, rel=1e-13)
+        np.testing.assert_array_equal(found[:, 0] * beside.shape[1] + found[:, 1], path)
+        assert score[0] == pytest.approx(best.max(), rel=1e-13)
 
 
 @pytest.mark.parametrize("sizes", [(5, 3), (2, 3, 4), (6,)])

@@ -1,15 +1,13 @@
-"""What elimination costs, what it remembers, and its readable sister."""
+"""What elimination costs, what it remembers."""
 
 import numpy as np
 import pytest
 from helpers.dynamic import dynamic_problem
 
-from crfbook.chain.inference import node_scores
-from crfbook.dynamic import DynamicModel, decode, factorial, lay_out_template
+from crfbook.dynamic import factorial, lay_out_template
 from crfbook.dynamic.elimination import BYTES, elimination_rows
-from crfbook.dynamic.layout import log_tables
 from crfbook.dynamic.objective import DynamicObjective
-from crfbook.dynamic.viterbi import max_plus, two_chains_viterbi
+from crfbook.dynamic.viterbi import max_plus
 
 pytestmark = pytest.mark.kernels
 
@@ -44,28 +42,3 @@ def test_products_with_maxima(shape):
     a[rng.random(a.shape) < 0.3] = -np.inf
     max_plus(a, b, out)
     np.testing.assert_array_equal(out, (a[:, :, None] + b).max(axis=1))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_viterbi_with_back_pointers_finds_the_same(seed):
-    problem = dynamic_problem("two chains", seed, lengths=(4, 1, 3))
-    corpus, layout = problem.corpus, problem.layout
-    path, score = decode(corpus, DynamicModel(layout, problem.features, problem.w, "elimination"))
-    tables = dict(
-        zip((t.at for t in layout.tables), log_tables(layout, problem.features, problem.w), strict=True)
-    )
-    beside = tables.get(((0, 0), (0, 1)), tables.get(((0, 1), (0, 0)), np.zeros((0, 0))).T)
-    rows = node_scores(corpus, problem.features, problem.w)
-    for chain in (0, 1):
-        rows[:, layout.first[chain] : layout.first[chain + 1]] += tables[((0, chain),)]
-    for i, (a, b) in enumerate(zip(corpus.seq_ptr, corpus.seq_ptr[1:], strict=False)):
-        u, v = (
-            np.ascontiguousarray(rows[a:b, x:y]) for x, y in zip(layout.first, layout.first[1:], strict=False)
-        )
-        back = np.empty((2, b - a, *layout.sizes), np.int16)
-        other = np.empty((b - a, 2), np.int32)
-        pairs = (tables[(0, chain), (1, chain)] for chain in (0, 1))
-        assert two_chains_viterbi(u, v, *pairs, np.ascontiguousarray(beside), other, *back) == pytest.approx(
-            score[i]
-        )
-        np.testing.assert_array_equal(other, path[a:b])
