@@ -76,23 +76,22 @@ def decode(
 ):
     """The most probable labels, int32 (N,); for "beam" good ones.
 
-    form : one of FORMS, or a `Decoder`. `inference.decode` runs its own forms; the others are DECODERS.
+    form : one of FORMS. `inference.decode` runs its own forms; the others are DECODERS.
     beam_width : labels of a token that "beam" keeps, at least 1.
     counters : int64 (3,), added to by DECODERS alone: nodes and label pairs looked at, sweeps.
     Raises ValueError for another form or width, for tables beyond memory, for a beam without path, and
     otherwise as `inference` does.
     """
-    own = isinstance(form, Decoder)
-    beam_width = whole("beam_width", beam_width, 1)
-    name, transitions = "plain" if own else one_of("form", form, FORMS), edge_scores
+    one_of("form", form, FORMS)
+    beam_width, transitions = whole("beam_width", beam_width, 1), edge_scores
     K, L = corpus.n_classes, features.n_labels
-    listed = name in STAGGERED and K > 1 and 24 * K * L**2 > WHOLE_BYTES
-    check_tables(name, 1 if listed else K, L)
-    if not own and form not in DECODERS:
+    listed = form in STAGGERED and K > 1 and 24 * K * L**2 > WHOLE_BYTES
+    check_tables(form, 1 if listed else K, L)
+    if form not in DECODERS:
         return inference.decode(corpus, features, w, constraints, n_threads, form)
     order = label_order(features, check_weights(w, features.n_features))
     if listed:
-        transitions = partial(staggered_lists, order=order, by_column=STAGGERED[name])
+        transitions = partial(staggered_lists, order=order, by_column=STAGGERED[form])
     model = inference.ready_model(corpus, features, w, constraints, transitions, False, padding=False)
     scores, edges = partial(inference.stretch_scores, corpus, model), model.edges
     if listed:

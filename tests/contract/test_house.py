@@ -122,8 +122,7 @@ def complaints(name, imported):
             found.append(f"{name} imports {other}, which stands above it")
         if family(name) and family(other) not in (None, family(name)):
             found += between_families(name, other)
-        # what a chapter measures and the package does without
-        rival = name in ("studies.threshold", "studies.c06")
+        rival = name == "studies.c06"  # what a chapter measures and the package does without
         if (here == 1 or here and here > 6) and other == "crfbook._jit.kernel" and not rival:
             found.append(f"{name} is no place for a kernel")
     return found

@@ -50,16 +50,27 @@ def test_a_fit_is_printed_as_the_file_has_it(capsys):
     assert [list(counts) for counts in printed.values()] == [list(counts) for counts in SECONDS.values()]
 
 
+def test_the_told_tagger_reads_tags_and_no_more():
+    columns = c11.TokenColumns({"word": ["a", "b"]}, [0, 2], ["NN|root|R|ROOT", "VB|obj|L|NN"])
+    assert c11.with_tags(columns).columns["tag"] == ["NN", "VB"]
+    told = c11.Encoder(c11.TOLD).fit(c11.with_tags(columns))
+    names = {told.attribute_name(a) for a in range(told.n_attrs)}
+    assert "U22:NN" in names and not any("root" in name or "obj" in name for name in names)
+
+
 def test_rows_of_the_papers_tables(monkeypatch):
     corpus, features, w = c11.growing_tagger(40, 700)
     monkeypatch.setattr(c11, "tagger", lambda *name: c11.Tagger(features, corpus, corpus, w))
-    plain, *others = (
-        c11.decoder_row("pos", "perceptron", form, 1) for form in ("plain", "default", "staggered")
-    )
+    monkeypatch.setattr(c11, "in_own_process", lambda run, *arguments: run(*arguments))
+    rows = {row["decoder"]: row for row in c11.decoder_rows("pos", "perceptron", 1)}
+    assert list(rows) == [*c11.COMPARED, "beam"]
+    plain, others = rows["plain"], [rows["default"], rows["staggered"]]
+    assert all(0 < row["fastest"] <= row["us a token"] <= row["slowest"] for row in rows.values())
     assert plain["sweeps"] == "" and 1 <= others[1]["sweeps"] <= 7 and plain["pairs a token"] <= 40**2
     assert {row["accuracy"] for row in others} == {plain["accuracy"]}
-    rows = c11.beam_rows("pos", 1)
+    beam, rows = rows["beam"], c11.beams_of(c11.tagger("pos"))
     assert [row["width"] for row in rows] == [2**i for i in range(len(rows))]
+    assert (beam["width"], beam["accuracy"]) == (rows[-1]["width"], rows[-1]["accuracy"])
     assert [row["accuracy"] >= row["exact"] - 0.1 for row in rows] == [False] * (len(rows) - 1) + [True]
     for how in (*c11.TRAINING_FORMS, "staggered", "staggered-columns"):
         assert c11.training_row("pos", how, 1)["tokens"] == corpus.n_tokens
