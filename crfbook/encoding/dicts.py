@@ -17,7 +17,7 @@ from operator import getitem
 import numpy as np
 
 LISTS = list, tuple, set, frozenset
-UNREADABLE = TypeError, ValueError, AttributeError, OverflowError, RecursionError  # what readers raise
+UNREADABLE = TypeError, ValueError, AttributeError, ArithmeticError, RecursionError  # what readers raise
 _NESTED = dict, list, set, np.ndarray
 _NUMBERS = {kind for kind in np.ScalarType if np.dtype(kind).kind in "biuf"}
 _TEXTS, _STR, _DICT = {str, bytes, np.str_}, {str}, {dict}
@@ -75,6 +75,8 @@ class ItemReader:
             values = array("d", values).tolist()
             if not isfinite(sum(values)):
                 raise ValueError
+            if 0.0 in values:
+                ids = [-1 if value == 0.0 else a for a, value in zip(ids, values, strict=True)]
         return ids, ptr, values
 
     def number(self, name, value=1):
@@ -273,7 +275,7 @@ class _Prefix:
             return self.row(value if type(value) is dict else dict(dict.items(value)))
         if isinstance(value, LISTS) and _TEXTS.issuperset(map(type, value)):
             return list(map(self.strings.__getitem__, value)), None
-        if isinstance(value, np.ndarray) and value.ndim == 1:
+        if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "biuf":
             value = value.tolist()
         if not self.prefix or not isinstance(value, list) or not _NUMBERS.issuperset(map(type, value)):
             raise ValueError
@@ -353,8 +355,9 @@ def _joined(rows):
 
 
 def is_number(value):
-    """Is it a real number? 1 + 0j is one: caches find it where they find 1."""
-    return isinstance(value, (Number, np.bool_)) and value.imag == 0
+    """Is it a real number? 1 + 0j is one: caches find it where they find 1. A timedelta64 has a unit."""
+    is_one = isinstance(value, (Number, np.bool_)) and not isinstance(value, np.timedelta64)
+    return is_one and getattr(value, "imag", None) == 0
 
 
 def _text(name):

@@ -6,8 +6,9 @@ attribute `name:text` of value 1; `{name: {...}}` and `{name: ["a", "b"]}` are n
 `name:` in front. Bytes are UTF-8. Beyond that strings are never looked into: colons and line breaks are
 characters like others. One rule is our own: a vector, `{name: [1.5, 1.6]}` or a 1-d array of numbers, has an
 attribute for each component, `name:0`, `name:1`, ... An attribute given twice at a token counts once, in the
-position of its first occurrence, with the sum of its values. `dicts` has the fast readers; what they refuse
-is read here, item by item.
+position of its first occurrence that is not 0, with the sum of its values. What equals a string, hash
+included, may be taken for it: no subclass of str should change either. `dicts` has the fast readers; what
+they refuse is read here, item by item.
 
 Numbers: one dense array or scipy.sparse matrix (T_i, A) for each sequence. Column j is attribute "j", or has
 the j-th of the given names. Zeros are absent; a column that is zero throughout training is no attribute.
@@ -59,7 +60,8 @@ class Rows(NamedTuple):
 def sum_duplicates(ptr, idx, val):
     """Attributes that occur twice at a token become one whose values are added.
 
-    A row keeps its order: the values are added at the first occurrence. So a row does not depend on others.
+    A row keeps its order: the values are added at the first occurrence that is not 0. So no row depends on
+    others.
     Returns (ptr, idx, val) unchanged if there are no duplicates. `val` may be None (all ones).
     """
     n = len(ptr) - 1
@@ -75,10 +77,12 @@ def sum_duplicates(ptr, idx, val):
     first, sums = np.zeros(len(idx), bool), []
     for rows in blocks(n, _BLOCK):
         key, items = keys(rows)
-        _, place, inverse = np.unique(key, return_index=True, return_inverse=True)
-        added = np.bincount(inverse, None if val is None else val[items], len(place))
+        here = np.ones(len(key)) if val is None else val[items]
+        order = np.argsort(here == 0.0, kind="stable")
+        _, place, inverse = np.unique(key[order], return_index=True, return_inverse=True)
+        added, place = np.bincount(inverse, here[order], len(place)), order[place]
         first[items][place] = True
-        sums.append(added[np.argsort(place)].astype(np.float64))
+        sums.append(added[np.argsort(place)])
     return pointers_of_kept(ptr, first), idx[first], np.concatenate(sums)
 
 

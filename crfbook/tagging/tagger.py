@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -130,16 +131,16 @@ class Tagger:
         """p(y_pos = y | x) of the sentence that was set or tagged."""
         state, sentences = self._state, self._current()
         p_node = getattr(state, "p_node", None)
-        if p_node is None or state.taken[1] is not sentences:
+        if p_node is None or sentences is None or state.taken[1] is not sentences:
             p_node = self._p_node()
         if sentences is not None and pos.__class__ is int and pos >= 0:
             try:  # as programs ask, label by label
                 return p_node.item(pos, sentences.number[y])
             except (IndexError, KeyError, TypeError):
                 pass
-        if not 0 <= pos < len(p_node):
+        if not isinstance(pos, Integral) or not 0 <= pos < len(p_node):
             raise ValueError(f"expected a token in 0..{len(p_node) - 1}, got {shown(pos)}")
-        return p_node.item(pos, self._number(y))
+        return p_node.item(int(pos), self._number(y))
 
     def probability(self, yseq: Sequence[Hashable]) -> float:
         """p(yseq | x) of the sentence that was set or tagged."""
@@ -186,6 +187,8 @@ class Tagger:
         if type(xseq) is not list and not hasattr(xseq, "__len__"):
             xseq = xseq.items() if hasattr(xseq, "items") else list(xseq)
         state.p_node = None
+        if sentences is None:  # then the array of weights tells one model from another
+            state.weights = self._chain().weights_
         state.taken = taken = xseq, sentences, None if sentences is None else sentences.read(xseq)
         return taken
 
@@ -196,7 +199,8 @@ class Tagger:
             taken = self._state.taken
         except AttributeError:
             raise ValueError("the tagger has no sentence: call set, or give one") from None
-        return taken if taken[1] is sentences else self._take(taken[0])
+        same = taken[1] is sentences and (sentences or self._state.weights is self._chain().weights_)
+        return taken if same else self._take(taken[0])
 
     def _number(self, label):
         sentences = self._current()

@@ -89,12 +89,16 @@ def unfold(token, prefix=""):
 
 
 def rows_of(X):
-    """One dict {name: sum of values} a token, in order of appearance."""
+    """One dict {name: sum of values} a token, in the order of the first value of each that is not 0."""
     rows = []
     for token in (token for sequence in X for token in sequence):
-        rows.append({})
-        for name, value in unfold(token):
-            rows[-1][name] = rows[-1].get(name, 0.0) + value
+        sums, place, occurrences = {}, {}, list(enumerate(unfold(token)))
+        for _, (name, value) in occurrences:
+            sums[name] = sums.get(name, 0.0) + value
+        for i, (name, value) in reversed(occurrences):
+            if value or not any(other for _, (same, other) in occurrences if same == name):
+                place[name] = i
+        rows.append({name: sums[name] for name in sorted(sums, key=place.get)})
     return rows
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from crfbook import CRF, Tagger, TokenColumns, brute
 from crfbook.chain import inference
+from crfbook.data.constraints import Constraints
 from crfbook.data.features import log_edge
 from crfbook.decoding import kbest
 from crfbook.tagging import model as tagging
@@ -183,6 +184,18 @@ def test_the_sum_of_a_duplicate_stands_first(way):
     np.testing.assert_array_equal(model._sentence_model().scores(read), scores)
 
 
+def test_an_occurrence_of_value_0_has_no_place(way):
+    """The order of a sum does not depend on the way, nor on zeros."""
+    X = [[{"p": {"a": 0.0}, "b": 1, "c": 1, "p:a": 1, "d": 1}, {"p": {"a": True}, "b": 2.5, "p:b": 0}]]
+    model = CRF(max_iterations=2).fit(X, [["A", "B"]])
+    model.weights_[:] = np.random.default_rng(3).normal(size=len(model.weights_)) * 0.1
+    names = [model.encoder_.attribute_name(a) for a in model.encoder_.transform(X).attr_idx[:4]]
+    assert names == ["b", "c", "p:a", "d"]
+    scores = inference.node_scores(model.encoder_.transform(X), model.features_, model.weights_)
+    np.testing.assert_array_equal(model._sentence_model().scores(model._sentence_model().read(X[0])), scores)
+    assert model.predict(X) == by_corpus(model, X)[0]
+
+
 def test_weights_that_change_in_place_are_seen(way):
     rng = np.random.default_rng(4)
     model, X = random_model(rng, "lists")
@@ -190,7 +203,8 @@ def test_weights_that_change_in_place_are_seen(way):
     n_node = model.features_.n_node
     for part in (slice(0, n_node), slice(n_node, None)):
         model.weights_[part] *= -1.0
-        p_node = by_corpus(model, X)[1]
+        labels, p_node, _ = by_corpus(model, X)
+        assert [model.predict_single(x) for x in X] == labels
         np.testing.assert_allclose(np.vstack(model.predict_marginals_array(X)), p_node, rtol=0, atol=1e-12)
         assert not np.allclose(np.vstack(before), p_node)
         assert model.predict(X) == by_corpus(model, X)[0]
@@ -232,6 +246,11 @@ def test_what_equals_a_value_is_not_taken_for_it(way):
         model.predict([[known]])
     with pytest.raises(TypeError, match="expected a number"):
         model.predict([[known | {"n": 1 + 1j}]])
+    for unit in ("NaT", 3):
+        with pytest.raises(TypeError, match="sequence 0, token 0: attribute 'n': expected a number"):
+            model.predict([[known | {"n": np.timedelta64(unit, "D")}]])
+    with pytest.raises(ValueError, match="sequence 0, token 0: "):
+        model.predict([[known | {"n": Decimal("sNaN")}]])
     same = {"word": ["w0", Word.w0], "n": [1, True, Decimal(1), Fraction(1), 1 + 0j, np.float32(1)]}
     for name, values in same.items():
         first, *others = [model.predict_marginals_array([[known | {name: value}]])[0] for value in values]
@@ -278,6 +297,34 @@ def test_copies_and_later_fits():
     assert model.predict(X[:5]) == by_corpus(model, X[:5])[0]
     model.sparsify(0.05)
     assert model.predict(X[:5]) == by_corpus(model, X[:5])[0]
+
+
+def test_what_the_estimator_holds_may_be_replaced(way):
+    """Each of its parts is asked for at every call."""
+    model, X = random_model(np.random.default_rng(15), "lists")
+    other = copy.deepcopy(model)
+    other.weights_ = other.weights_[::-1].copy()
+    before = model.predict(X)
+    free = model._sentence_model()
+    everywhere = np.ones(len(LABELS), bool)
+    model.constraints_ = Constraints(~np.eye(len(LABELS), dtype=bool), everywhere, everywhere)
+    assert model._sentence_model() is not free
+    assert model.predict(X) == by_corpus(model, X)[0] != before
+    for part in ("features_", "encoder_", "weights_"):
+        held = model._sentence_model()
+        setattr(model, part, getattr(other, part))
+        assert model._sentence_model() is not held
+        assert model.predict(X) == by_corpus(model, X)[0]
+
+
+@pytest.mark.parametrize("cell", ["%suffix[0,0,1]", "%x[0,0]", "%lower[0,0]", "%shape[0,0]"])
+def test_templates_of_one_cell(cell, way):
+    X = [["ab", "cB", "ab"], ["cb", "aa"]] * 3
+    model = CRF(template=f"U0:{cell}\nB", max_iterations=2).fit(X, [["X", "Y", "X"], ["Y", "X"]] * 3)
+    model.weights_ = np.random.default_rng(5).normal(size=len(model.weights_))
+    assert taken(model, X) and model.predict(X) == by_corpus(model, X)[0]
+    p_node = by_corpus(model, X)[1]
+    np.testing.assert_allclose(np.vstack(model.predict_marginals_array(X)), p_node, rtol=0, atol=1e-12)
 
 
 def test_threads_share_a_tagger(way):

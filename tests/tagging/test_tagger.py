@@ -60,6 +60,27 @@ def test_a_copy_is_frozen_and_tagger_follows(model):
     assert live.labels() == model.classes_ and live.tag(X[0]) == model.predict_single(X[0])
 
 
+@pytest.mark.parametrize("template", ["U:%x[0,0]\nB", "U:%x[0,0]\nB:%x[0,0]"])
+def test_marginals_are_those_of_the_model_that_is_open(template):
+    """Of models with a way of their own for one sentence, and of others."""
+    words = [["a", "b"], ["b", "a", "c"]] * 3
+    first = CRF(template=template, max_iterations=9).fit(words, [["A", "B"], ["B", "A", "A"]] * 3)
+    second = CRF(template=template, max_iterations=9).fit(words, [["A", "C"], ["B", "B", "A"]] * 3)
+    tagger, live = Tagger(first), first.tagger_
+    for one in (tagger, live):
+        one.set(words[0])
+        assert one.marginal("A", 1) == one.marginals()[1]["A"] == one.marginal("A", np.int64(1))
+    tagger.open(second)
+    assert tagger.marginal("C", 1) == Tagger(second).marginals(words[0])[1]["C"]
+    assert tagger.marginals() == Tagger(second).marginals(words[0])
+    first.fit(words, [["B", "A"], ["A", "B", "A"]] * 3)
+    assert live.marginal("A", 1) == Tagger(first).marginals(words[0])[1]["A"] > 0.5
+    for bad in (True, 1.0, "1", None, 2):
+        if bad is not True:
+            with pytest.raises(ValueError, match="expected a token in 0..1"):
+                live.marginal("A", bad)
+
+
 def test_a_process_that_tags_imports_little(path):
     code = (
         "import sys, crfbook; t = crfbook.Tagger(sys.argv[1]); x = [{'w': 'a', 'n': 1.5}, {'w': 'b'}]\n"

@@ -214,5 +214,6 @@ def near_default(features, w, eps):
     """
     eps, w = number("eps", eps), w.copy()
     pairs = w[features.n_node :]
-    pairs[np.abs(np.expm1(pairs)) <= eps] = 0.0
+    with np.errstate(over="ignore"):
+        pairs[np.abs(np.expm1(pairs)) <= eps] = 0.0
     return w

@@ -44,7 +44,7 @@ from crfbook.training.threads import one_blas_thread, resolve_threads
 
 MAX_FROZEN = 20  # sweeps over active weights between two over all candidates
 SLOW = 0.01  # a sweep that lowers the objective by less than this share is slow
-ITERATIONS = 30  # at first; twice as many each time
+ITERATIONS, MOST = 30, 1 << 30  # at first, twice as many each time; in the end
 PATIENCE = 2  # sweeps between two such steps
 
 
@@ -314,7 +314,7 @@ class Accelerator:
         if not after <= objective:
             sweeper.load(here)
             after = sweeper.renew()
-        self.before, self.waiting, self.iterations = after, PATIENCE, 2 * self.iterations
+        self.before, self.waiting, self.iterations = after, PATIENCE, min(2 * self.iterations, MOST)
         if found.status == "interrupted":  # the optimiser caught it; the weights are good
             raise KeyboardInterrupt
         return after
