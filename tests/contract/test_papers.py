@@ -42,6 +42,20 @@ def test_every_item_is_where_the_page_says():
     assert (n, related) == (len(rows(text)), sum(row[3] == "related" for row in rows(text)))
 
 
+def test_names_and_records_are_in_their_chapters():
+    """An author with a year is named in the chapter, and the chapter reads the record."""
+    text = {path.stem[:2]: path.read_text() for path in book.chapters()}
+    missing = []
+    for item, chapter, _, record in rows(PAGE.read_text()):
+        page, (short, *_) = text[chapter], record.partition("_")[2:]
+        authors = re.findall(r"([A-Z]\w+)(?: and [A-Z]\w+| and others)* \(?\d{4}", item)
+        missing += [f"{item}: chapter {chapter} does not name {one}" for one in authors if one not in page]
+        names = (record, f'\\"{short}\\"', f'\\"{short}_', f'\\"{short.rpartition("_")[0]}\\"')
+        if short and not any(name in page for name in names):
+            missing.append(f"{item}: chapter {chapter} does not read {record}")
+    assert not missing, "\n".join(missing)
+
+
 WRONG = [("04: Not there", "-"), ("99: Table 1", "-"), ("04: Cost", "04_x")]
 
 
