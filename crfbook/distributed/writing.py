@@ -228,7 +228,7 @@ def _same(shards, made_of, engine):
     if shards.settings.get("made_of") != made_of:
         raise ShardError(
             f"{shards.folder}: expected a new folder, or shards of the same texts and settings; "
-            "the shards there are of others"
+            "the shards there are of others: name another folder, or delete this one"
         )
     jobs = [("shard", *file) for file in shards.files]
     jobs.append(("alphabet", os.path.join(shards.folder, ALPHABET), shards.alphabet))

@@ -160,7 +160,7 @@ def words_of(X, column, names=None):
     columns, _ = as_columns(X, names)
     names = list(columns)
     column = column_name(column, names)
-    if column not in columns:
+    if columns.get(column) is None:
         raise ValueError(
             f"tag_dictionary: there is no column {shown(column)}; there are {', '.join(map(repr, names))}"
         )

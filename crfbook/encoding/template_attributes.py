@@ -95,13 +95,15 @@ class TemplateAttributes:
     def _resolve(self, columns):
         """Columns by what the template calls them. Raises ValueError naming the line and the column."""
         names, resolved = list(columns), {}
+        there = [f"{j} {shown(name)}" for j, name in enumerate(names) if columns[name] is not None]
+        there = ", ".join(there) or "none"
         for pattern in self.template.node + self.template.edge:
             for column in (source.column for source in pattern.sources):
                 name = column_name(column, names)
-                if name not in columns:
-                    there = ", ".join(f"{j} {shown(name)}" for j, name in enumerate(names)) or "none"
+                if columns.get(name) is None:
+                    called = shown(column) if name == column else f"{column}, {shown(name)}"
                     raise ValueError(
-                        f"template line {pattern.line} asks for column {shown(column)}; "
+                        f"template line {pattern.line} asks for column {called}; "
                         f"the data has these columns: {there}"
                     )
                 resolved[column] = columns[name]
@@ -256,12 +258,14 @@ def column_name(column, names):
 def as_columns(X, names):
     """(columns {name: flat list}, seq_ptr) of a `TokenColumns`, or of strings, tuples or dicts of cells.
 
-    A string is a token of one column; the places of a tuple are columns called as in `names` (those seen at
-    fit, or None), else "0", "1", ...; a dict has its columns by name. Raises ValueError or TypeError naming
-    sequence and token where a token has another form than the first one.
+    names : those seen at fit, or None. A string is a token of one column; the places of a tuple are columns
+    called as in `names`, else "0", "1", ...; a dict has its columns by name. Columns that were seen at fit
+    keep their numbers where data name them: None stands for one that is missing. Raises ValueError or
+    TypeError naming sequence and token where a token has another form than the first one, or more cells than
+    at fit.
     """
     if is_columns(X):
-        return X.columns, X.seq_ptr
+        return _as_at_fit(X.columns, names), X.seq_ptr
     sequences = as_sequences(X)
     seq_ptr = pointers(sequences)
     tokens = list(chain.from_iterable(sequences))
@@ -274,11 +278,22 @@ def as_columns(X, names):
     else:
         keys, rows = [str(j) for j in range(len(first))] if isinstance(first, (tuple, list)) else [], tokens
     if not isinstance(first, dict) and names is not None:
-        keys = [names[j] if j < len(names) else key for j, key in enumerate(keys)]
+        if len(keys) > len(names):
+            there = ", ".join(map(repr, names))
+            raise unexpected(where(0, seq_ptr), f"at most {len(names)} cells ({there}), as at fit", len(keys))
+        keys = names[: len(keys)]
     sizes = {len(row) if isinstance(row, (tuple, list)) else -1 for row in rows}
     if not keys or sizes - {len(keys)}:
         _complain(rows, len(keys), seq_ptr)
-    return {key: [row[j] for row in rows] for j, key in enumerate(keys)}, seq_ptr
+    columns = {key: [row[j] for row in rows] for j, key in enumerate(keys)}
+    return _as_at_fit(columns, names), seq_ptr
+
+
+def _as_at_fit(columns, names):
+    """`columns` in the order of `names`, where one of these is among them."""
+    if not names or columns.keys().isdisjoint(names):
+        return columns
+    return {name: columns.get(name) for name in names}
 
 
 def _complain(rows, n, seq_ptr):

@@ -14,6 +14,7 @@ from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences, wi
 from crfbook.data.features import FeatureSet, empirical_counts, from_keys, observed, select
 from crfbook.data.vocabulary import in_order, number_labels
 from crfbook.encoding.encoder import Encoder
+from crfbook.encoding.given_attributes import is_columns
 from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
@@ -155,7 +156,8 @@ def training_corpus(X, y, sample_weight, template):
         encoder = IntegerAlphabet.of(corpus)
     else:
         if y is None and getattr(X, "labels", None) is None:
-            raise unexpected("fit", "labels y, one sequence of labels for each sequence of X", "none")
+            named = ", or columns read with label=" if is_columns(X) else ""
+            raise unexpected("fit", f"labels y, one sequence of labels for each sequence of X{named}", "none")
         encoder = Encoder(template)
         corpus = encoder.fit_transform(X, y)
     if corpus.n_tokens == 0:

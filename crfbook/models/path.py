@@ -330,7 +330,7 @@ def _path(rows, models, scores, status):
         if some.any() and 0 < chosen == len(frame) - 1:
             warnings.warn(
                 f"the best score is that of the smallest c1, {frame['c1'].iloc[-1]:g}: "
-                "the path may end too early; give a smaller ratio, or strengths",
+                "the path may end too early; go on to smaller ones, by strengths or a smaller ratio",
                 UserWarning,
                 stacklevel=3,
             )

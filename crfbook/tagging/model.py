@@ -381,11 +381,11 @@ class TemplateReader:
         if len(set(map(type, tokens))) > 1:
             raise TypeError("tokens of several kinds")
         names = list(first) if kind is dict else (columns or [])[: len(first) if kind in (tuple, list) else 1]
-        if kind in (tuple, list) and any(len(token) != len(first) for token in tokens) or not names:
+        if kind in (tuple, list) and set(map(len, tokens)) != {len(names)} or not names:
             raise ValueError("tokens of several sizes, or columns without a name")
 
         def cells_of(column):
-            name = column_name(column, names)
+            name = column_name(column, columns or names)
             if kind is str:
                 return tokens if names.index(name) == 0 else ()
             at = name if kind is dict else names.index(name)

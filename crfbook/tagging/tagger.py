@@ -177,6 +177,9 @@ class Tagger:
             raise ValueError("the tagger has no model: call open, with the path of one, first")
         return self._model
 
+    def _weights(self):
+        return self._chain().weights_
+
     def _current(self):
         """Its `SentenceModel`, or None."""
         return (self._model or self._chain())._sentences
@@ -188,7 +191,7 @@ class Tagger:
             xseq = xseq.items() if hasattr(xseq, "items") else list(xseq)
         state.p_node = None
         if sentences is None:  # then the array of weights tells one model from another
-            state.weights = self._chain().weights_
+            state.weights = self._weights()
         state.taken = taken = xseq, sentences, None if sentences is None else sentences.read(xseq)
         return taken
 
@@ -199,7 +202,7 @@ class Tagger:
             taken = self._state.taken
         except AttributeError:
             raise ValueError("the tagger has no sentence: call set, or give one") from None
-        same = taken[1] is sentences and (sentences or self._state.weights is self._chain().weights_)
+        same = taken[1] is sentences and (sentences or self._state.weights is self._weights())
         return taken if same else self._take(taken[0])
 
     def _number(self, label):
@@ -237,6 +240,9 @@ class LiveTagger(Tagger):
     def open(self, source: Any) -> Self:
         """ValueError: see the class."""
         raise ValueError("tagger_ follows its model: crfbook.Tagger opens others")
+
+    def _weights(self):
+        return self._crf.weights_
 
     def _current(self):
         return self._crf._sentence_model()
