@@ -21,11 +21,14 @@ class Found(NamedTuple):
     error: float = 0.0
     p: float = math.nan  # of the paired test that the error is made from
     df: float = math.inf  # of the interval, Student's t; 0: the error is a bound, and no test
+    factor: float = 1.0  # of a ratio that is good to this factor, either way
 
     def __str__(self):
         text = f"{self.value:,.0f}" if abs(self.value) >= 1000 else f"{self.value:.3g}"
         if not math.isnan(self.p):
             return f"{text} (p {self.p:.2g})"
+        if self.factor > 1.0:
+            return f"{text} ({self.value / self.factor:.2g} to {self.value * self.factor:.2g})"
         return f"{text} ±{self.error:.2g}" if 0.0 < self.error < math.inf else text
 
 
@@ -94,11 +97,8 @@ def mean_of(values):
 
 
 def ratio(a, b, factor=SINGLE):
-    """`Found` of a / b for seconds that were measured once: good to a factor. Its error is that to the side
-    of 1.
-    """
-    value = a / b
-    return Found(value, value * (1.0 - 1.0 / factor if value >= 1.0 else factor - 1.0), df=0)
+    """`Found` of a / b for seconds that were measured once: good to a factor."""
+    return Found(a / b, df=0, factor=factor)
 
 
 def ratios(a, b, factor=SINGLE):
@@ -131,12 +131,23 @@ def slope(x, y):
     return Found(float(line.slope), float(t.ppf(0.975, len(x) - 2) * line.stderr), df=len(x) - 2)
 
 
-def more(least=0.0):
-    return lambda one: one.value - least
+def more(least=0.0, none=None):
+    """none : the number that means no effect, where `least` is beyond it: between them is "weaker"."""
+
+    def rule(one):
+        return one.value - least
+
+    rule.weaker = None if none is None else more(none)
+    return rule
 
 
 def less(most=0.0):
     return lambda one: most - one.value
+
+
+def significant(most):
+    """Of p-values: one above `most` shows nothing."""
+    return lambda one: max(0.0, most - one.value)
 
 
 def near(target, margin):
@@ -153,6 +164,9 @@ def sides(rule, found):
 
     off = [rule(one) for one in found]
     beyond = np.array([abs(x) > one.error for x, one in zip(off, found, strict=True)])
+    for i, one in enumerate(found):
+        ends = [rule(one._replace(value=one.value * times)) for times in (1.0 / one.factor, one.factor)]
+        beyond[i] &= min(ends) > 0.0 or max(ends) < 0.0
     tests = [i for i, one in enumerate(found) if one.error > 0.0 and one.df > 0]
     p = [2.0 * t.sf(t.ppf(0.975, found[i].df) * abs(off[i]) / found[i].error, found[i].df) for i in tests]
     beyond[tests] = holm(p) <= 0.05
@@ -161,11 +175,13 @@ def sides(rule, found):
 
 VERDICTS = """holds: all our numbers are on the claimed side by more than their errors
 reversed: all are on the other side by more than their errors
+weaker: all fall short of the limit, but are on the claimed side of no effect, by more than their errors
 ... where decided: so are those that their errors decide; some are undecided
 mixed: some are on each side by more than their errors
 undecided: all are within their errors
-An error is half of a 95 % interval. Of several tests in one claim Holm's correction decides; p-values are
-shown without it. Seconds that were measured once are good to a factor of {SINGLE}.
+An error is half of a 95 % interval; in brackets stands a range. Of several tests in one claim Holm's
+correction decides; p-values are shown without it. Seconds that were measured once are good to a factor of
+{SINGLE}.
 decided: how many of the numbers of a claim their errors decide
 budget: what the paper spent; what we did. A verdict is for the numbers of that row alone."""
 VERDICTS = VERDICTS.format(SINGLE=SINGLE)
@@ -180,10 +196,11 @@ def verdict(rule, found, unjudged="not tested"):
     """The word of VERDICTS for the `Found`s of a claim; `unjudged` without a rule, or with nothing found."""
     if rule is None or isinstance(found, str) or not found:
         return unjudged
-    found = set(sides(rule, found))
-    if len(found - {0}) != 1:
-        return "mixed" if found - {0} else "undecided"
-    return ("holds" if 1 in found else "reversed") + " where decided" * (0 in found)
+    said, weaker = set(sides(rule, found)), getattr(rule, "weaker", None)
+    if len(said - {0}) != 1:
+        return "mixed" if said - {0} else "undecided"
+    against = "weaker" if weaker and set(sides(weaker, found)) == {1} else "reversed"
+    return ("holds" if 1 in said else against) + " where decided" * (0 in said)
 
 
 def decided(rule, found):
