@@ -13,7 +13,7 @@ from .harness import study
 from .records import cells, each
 from .work import dataset
 
-SIZES, SEEDS = (223, 447), (1, 2, 3, 4, 5)
+SIZES, SEEDS = (223,), (1, 2, 3, 4, 5)
 SHAPES = {  # arm: (arm that it is tested against, label columns, cliques)
     "first order": ("first order", ("chunk",), linear("chunk")),
     "second order": ("first order", ("chunk",), second_order("chunk")),
@@ -66,5 +66,5 @@ def shape_rows(size, seed):
 
 @study("12_shapes.csv", frozen=("lbfgs", "dynamic"))
 def dcrf_shapes(sizes=SIZES, seeds=SEEDS):
-    """Second-order and hierarchical templates on tags and noun phrases; an hour."""
+    """Second-order and hierarchical templates on tags and noun phrases; ten minutes."""
     yield "12_shapes.csv", each(shape_rows, cells(size=sizes, seed=seeds)), [dataset("chunking")]
