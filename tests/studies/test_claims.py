@@ -132,19 +132,11 @@ def test_another_record_brings_another_verdict(tmp_path, paper, record, old, new
     assert found() == [after]
 
 
-BATCH = [  # of batch's mean: testa, testb, p testa, p testb; the verdict
-    (52.38, 55.77, 0.2, 0.0001, "reversed where decided"), (52.38, 55.77, 0.01, 0.0001, "reversed"),
-    (54.05, 60.18, 0.01, 0.02, "holds"), (54.05, 58.2, 0.02, 0.9, "holds where decided"),
-    (54.05, 55.77, 0.01, 0.01, "mixed"), (52.38, 58.2, 0.2, 0.9, "undecided"),
-    (54.05, 60.18, 0.03, 0.04, "undecided"),  # Holm: 0.06, 0.06
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("testa, testb, p_testa, p_testb, wanted", BATCH)
-def test_paired_tests_say_whether_batch_perceptrons_are_better(
-    tmp_path, testa, testb, p_testa, p_testb, wanted
-):
-    """Where both end; passes before, and what another learner does, decide nothing."""
+@pytest.mark.parametrize(
+    "testa, testb, p_testa, p_testb", [(54.05, 60.18, 0.01, 0.02), (52.38, 55.77, 0.2, 0.9)]
+)
+def test_batch_perceptrons_are_compared_where_both_end(tmp_path, testa, testb, p_testa, p_testb):
+    """Passes before, and what another learner does, are not shown."""
     shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
     rows = [
         *(
@@ -162,7 +154,7 @@ def test_paired_tests_say_whether_batch_perceptrons_are_better(
     (tmp_path / "05_batch_ner.csv").write_text(text, encoding="utf-8")
     table = claims("altun2003", tmp_path).set_index("claim")
     (one,) = [claim for claim in table.index if claim.startswith("the batch perceptron is the closer")]
-    assert table.loc[one, "verdict"] == wanted
+    assert table.loc[one, "verdict"] == "seen in the chapter"
     assert table.loc[one, "ours"].startswith(f"{testb - 58.18:.3g} (p {p_testb:.2g}) / ")
 
 
