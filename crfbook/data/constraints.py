@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crfbook._checks import shown
+from crfbook.evaluation.schemes import reading, scheme_named
 
 
 class Constraints(NamedTuple):
@@ -63,20 +64,19 @@ def bounds_of(constraints, n_labels, width=None):
     return Bounds(*vectors, edge, scores(sets, len(sets), width))
 
 
-# scheme: (prefixes that it knows, those that may open a chunk after a complete one, those that complete one)
-SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
-
-
 def constraints_from(spec, labels):
     """Turn what a user writes as `constraints=` into arrays.
 
     Parameters
     ----------
-    spec : None, "BIO", "IOB1", "BIOES", Constraints, array (L, L), DataFrame, or dict
-        * "BIO": I-x only after B-x or I-x, hence never first (what CoNLL-2000 uses; also called IOB2).
+    spec : None, a name, Constraints, array (L, L), DataFrame, or dict
+        * "BIO" (or "IOB2"): I-x only after B-x or I-x, hence never first (what CoNLL-2000 uses).
         * "IOB1": chunks begin with I-x; B-x only where it separates it from a chunk of the same type, that
           is after I-x or B-x, hence never first.
-        * "BIOES": B-x and I-x only before I-x or E-x, I-x and E-x only after B-x or I-x; S-x stands alone.
+        * "BIOES" (or "IOBES"): B-x and I-x only before I-x or E-x, I-x and E-x only after B-x or I-x; S-x
+          stands alone. "BILOU" (or "BILUO"): the same with L for E, and U for S.
+        * "IO": forbids nothing; the labels are checked.
+        Labels may be B-x, B_x, x-B or x_B (`crfbook.evaluation.schemes`).
         * a boolean table [previous, next] in the order of `labels` (all labels may start and end), or a
           DataFrame with the label names on both axes,
         * a dict with any of "allowed" (such a table), "start" and "end" (a boolean vector, or the collection
@@ -96,7 +96,14 @@ def constraints_from(spec, labels):
         return None
     labels = list(labels)
     if isinstance(spec, str):
-        return _scheme(spec, labels)
+        scheme = scheme_named(spec, "constraints", " or a boolean table")
+        read = reading(labels, scheme.name, what="constraints")
+        parts, outside = [read.split(label) for label in labels], ("O", "")
+        return Constraints(
+            np.array([[scheme.follows(p, n) for n in parts] for p in parts], dtype=bool),
+            np.array([scheme.follows(outside, n) for n in parts], dtype=bool),
+            np.array([scheme.follows(p, outside) for p in parts], dtype=bool),
+        )
     if isinstance(spec, Constraints):
         if spec.label_sets is not None and (
             spec.label_sets.dtype != bool or spec.label_sets.shape[1:] != (len(labels),)
@@ -181,43 +188,6 @@ def describe_violations(found, limit=5):
     """The first few violations as one text: "sequence 3, token 0: 'I-NP' may not start a sequence; ..."."""
     shown = "; ".join(f"sequence {s}, token {t}: {message}" for s, t, message in found[:limit])
     return shown if len(found) <= limit else f"{shown}; and {len(found) - limit} more"
-
-
-def _scheme(name, labels):
-    key = {"IOB2": "BIO", "IOBES": "BIOES"}.get(name.upper(), name.upper())
-    if key not in SCHEMES:
-        raise ValueError(
-            f"constraints: expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got {shown(name)}"
-        )
-    prefixes, openers, closers = SCHEMES[key]
-    parts = [_split(label, prefixes, key) for label in labels]
-
-    def follows(previous, following):
-        (p, p_type), (n, n_type) = previous, following
-        same = p_type == n_type and p != "O"
-        if key == "IOB1":
-            return n != "B" or same
-        if n == "O" or n in openers:
-            return p == "O" or p in closers
-        return same and p in "BI"
-
-    outside = ("O", None)
-    return Constraints(
-        np.array([[follows(p, n) for n in parts] for p in parts], dtype=bool),
-        np.array([follows(outside, n) for n in parts], dtype=bool),
-        np.array([follows(p, outside) for p in parts], dtype=bool),
-    )
-
-
-def _split(label, prefixes, scheme):
-    """'B-NP' -> ('B', 'NP'); a bare 'B' has the empty type; 'O' has none."""
-    if label == "O":
-        return "O", None
-    head, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
-    if head not in prefixes or len(head) != 1 or (dash and not kind):
-        known = ", ".join(f"{p}-x" for p in prefixes)
-        raise ValueError(f"constraints={shown(scheme)}: expected labels 'O' or {known}, got {shown(label)}")
-    return head, kind
 
 
 def table_by_name(table, rows, columns):
