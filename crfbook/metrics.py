@@ -66,5 +66,6 @@ def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     """Share of the sequences whose labels are all right; 0.0 if there is none. Lengths may differ."""
     if len(y_true) != len(y_pred):
         raise ValueError(f"expected as many predicted as gold sequences, got {len(y_pred)} and {len(y_true)}")
-    right = sum(list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
-    return right / len(y_true) if len(y_true) else 0.0
+    pairs = [pair for pair in zip(y_true, y_pred, strict=True) if not len(pair[0]) or set(pair[0]) != {None}]
+    right = sum(len(a) == len(b) and all(x in (None, z) for x, z in zip(a, b, strict=True)) for a, b in pairs)
+    return right / len(pairs) if pairs else 0.0

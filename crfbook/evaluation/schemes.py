@@ -151,7 +151,7 @@ def reading(
     if auto:
         read = read._replace(scheme=_detected(read, labels, rows))
         if say:
-            used = "".join(sorted({read.split(y)[0] for y in labels} - {"O"})) or "none"
+            used = sorted({read.split(y)[0] for y in labels} - {"O"}) or ["none"]
             named = read.scheme.name if read.scheme else "conlleval (IOE)"
             example = Reading(None, *style).join("B", "X")
             print(f"scheme='auto': {named}; tags {', '.join(used)}, written as {example}", flush=True)

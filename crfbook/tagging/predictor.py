@@ -96,7 +96,7 @@ class Predictor:
             if not 0 <= start < stop <= n:
                 some = f"expected some of the {n:,} tokens of sequence {sequence}"
                 raise ValueError(f"span {i}: {some}, got {start}:{stop}")
-            found = chunk_terms(read, (kind, start, stop), n, number.keys())
+            found = chunk_terms(read, (kind, start, stop), n, set(number))
             if not found:
                 raise ValueError(
                     f"span {i}: expected a type that the model has labels for, got {shown(kind)}"
