@@ -127,9 +127,8 @@ def _not_utf8(data, name, n_lines=0):
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
-            return ValueError(
-                f"{name}, line {number}: expected UTF-8, found byte {line[error.start]:#04x} in {shown(line)}"
-            )
+            found = f"byte {line[error.start]:#04x} in {shown(line)}"
+            return ValueError(f"{name}, line {number}: expected UTF-8, found {found}")
     return ValueError(f"{name}: not UTF-8")
 
 
@@ -203,9 +202,8 @@ def read_conllu(
             if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
                 raise ValueError(f"{name}, line {number}: expected a word number, found {shown(cells[0])}")
             continue
-        wanted = n_words - seq_ptr[-1] + 1
-        if int(cells[0]) != wanted:
-            raise ValueError(f"{name}, line {number}: expected word {wanted}, found {cells[0]}")
+        if int(cells[0]) != (word := n_words - seq_ptr[-1] + 1):
+            raise ValueError(f"{name}, line {number}: expected word {word}, found {cells[0]}")
         places = places or _conllu_places(flat, fields)
         for out, (place, feature) in zip(flat.values(), places, strict=True):
             cell = cells[place]
@@ -293,9 +291,8 @@ def _checked_columns(columns, label):
 def _layout(columns, label, separator, comment, docstart, unlabelled):
     columns = _checked_columns(columns, label)
     if comment is not None and (not isinstance(comment, str) or not comment.strip()):
-        raise ValueError(
-            f"comment: expected None or the beginning of comments, such as '#', found {shown(comment)}"
-        )
+        wanted = "expected None or the beginning of comments, such as '#'"
+        raise ValueError(f"comment: {wanted}, found {shown(comment)}")
     if unlabelled and (label is None or (separator is None and columns[-1] != label)):
         raise ValueError("unlabelled=True: expected the label in the last column, or label= and separator=")
     one_of("docstart", docstart, ("keep", "drop"))
@@ -416,10 +413,8 @@ def _ragged(line, number, found, name, layout):
     text = text if len(text) <= 60 else text[:57] + "..."
     names = ", ".join("(skipped)" if c is None else c for c in layout.columns)
     noun = "column" if len(layout.columns) == 1 else "columns"
-    raise ValueError(
-        f"{name}, line {number}: expected {len(layout.columns)} {noun} ({names}), "
-        f"found {found}: {shown(text)}{_hint(line, found, layout)}"
-    )
+    wanted, hint = f"{len(layout.columns)} {noun} ({names})", _hint(line, found, layout)
+    raise ValueError(f"{name}, line {number}: expected {wanted}, found {found}: {shown(text)}{hint}")
 
 
 def _hint(line, found, layout):
@@ -488,9 +483,8 @@ def _as_conllu(tokens):
     if tokens.labels is not None:
         given[tokens.label_name] = ["_" if label is None else label for label in tokens.labels]
     if wrong := [name for name in given if name not in CONLLU_FIELDS]:
-        raise ValueError(
-            f"format='conllu': expected columns {', '.join(CONLLU_FIELDS)}, found {shown(wrong[0])}"
-        )
+        names = ", ".join(CONLLU_FIELDS)
+        raise ValueError(f"format='conllu': expected columns {names}, found {shown(wrong[0])}")
     numbers = np.arange(tokens.n_tokens) - np.repeat(tokens.seq_ptr[:-1], np.diff(tokens.seq_ptr)) + 1
     given["id"] = list(map(str, numbers.tolist()))
     blank = ["_"] * tokens.n_tokens
@@ -503,16 +497,13 @@ def _check_cells(part, tokens, separator, allowed):
             raw = cell.encode("utf-8")
         except UnicodeEncodeError:  # a surrogate, which no UTF-8 file can hold
             return True
-        if "\ufeff" in cell:
-            return True
         if separator == " ":
             return raw.split() != [raw]
         return not raw.strip() or separator in cell or b"\n" in raw or b"\r" in raw
 
-    bad = {cell for cell in set(part) - allowed if not isinstance(cell, str) or is_bad(cell)}
+    odd = {cell for cell in set(part) if not isinstance(cell, str)}
+    bad = odd - allowed | {cell for cell in set(part) - odd if "\ufeff" in cell or is_bad(cell)}
     if bad:
         t = next(t for t, cell in enumerate(part) if cell in bad)
-        raise ValueError(
-            f"{where(t, tokens.seq_ptr)}: expected a string that fits between separators {shown(separator)}, "
-            f"found {shown(part[t])}"
-        )
+        wanted = f"a string that fits between separators {shown(separator)}"
+        raise ValueError(f"{where(t, tokens.seq_ptr)}: expected {wanted}, found {shown(part[t])}")

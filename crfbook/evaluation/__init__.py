@@ -21,19 +21,7 @@ from .metrics import (
 from .schemes import ALIASES, SCHEMES, chunks, convert_labels
 
 __all__ = [
-    "ALIASES",
-    "SCHEMES",
-    "ChunkReport",
-    "Interval",
-    "PairedTest",
-    "bootstrap_interval",
-    "chunk_report",
-    "chunk_score",
-    "chunks",
-    "confusion",
-    "convert_labels",
-    "error_table",
-    "holm",
-    "paired_test",
+    "ALIASES", "SCHEMES", "ChunkReport", "Interval", "PairedTest", "bootstrap_interval", "chunk_report",
+    "chunk_score", "chunks", "confusion", "convert_labels", "error_table", "holm", "paired_test",
     "token_accuracy",
-]
+]  # fmt: skip

@@ -61,14 +61,12 @@ def metric_function(name):
 def check_lengths(gold, predicted):
     """Raise ValueError naming the first sequence whose two labellings differ in length."""
     if len(gold) != len(predicted):
-        raise ValueError(
-            f"expected as many predicted as gold sequences, got {len(predicted)} and {len(gold)}"
-        )
+        both = f"{len(predicted)} and {len(gold)}"
+        raise ValueError(f"expected as many predicted as gold sequences, got {both}")
     for i, (a, b) in enumerate(zip(gold, predicted, strict=True)):
         if len(a) != len(b):
-            raise ValueError(
-                f"sequence {i}: expected {len(a)} predicted labels (one for each gold label), got {len(b)}"
-            )
+            wanted = f"{len(a)} predicted labels (one for each gold label)"
+            raise ValueError(f"sequence {i}: expected {wanted}, got {len(b)}")
 
 
 def unmasked(gold, *predicted):
@@ -123,9 +121,8 @@ def count_chunks(gold, predicted, read, strict=False):
     correct = correct_ends(a, b)
     right = (a.tag == b.tag) & (a.type == b.type)
     before = np.flatnonzero(correct) - 1  # last tokens of chunks found
-    per_sentence = [
-        np.bincount(sentence[tokens], minlength=len(length)) for tokens in (before, a.starts, b.starts, right)
-    ]
+    chosen = before, a.starts, b.starts, right
+    per_sentence = [np.bincount(sentence[tokens], minlength=len(length)) for tokens in chosen]
     n_right = per_sentence[3] - 1  # the boundary token is always right
     counts = np.stack([*per_sentence[:3], length, n_right, np.ones_like(length), n_right == length], axis=1)
     of_type = a.type[before], a.type[a.starts], b.type[b.starts]
@@ -151,10 +148,9 @@ class ChunkReport(NamedTuple):
         """DataFrame, a row for each type: correct, gold, predicted, precision, recall, f1."""
         import pandas as pd
 
-        counts = np.array([self.by_type[name] for name in sorted(self.by_type)], dtype=np.int64).reshape(
-            -1, 3
-        )
-        frame = pd.DataFrame(counts, columns=["correct", "gold", "predicted"], index=sorted(self.by_type))
+        names = sorted(self.by_type)
+        counts = np.array([self.by_type[name] for name in names], dtype=np.int64).reshape(-1, 3)
+        frame = pd.DataFrame(counts, columns=["correct", "gold", "predicted"], index=names)
         for name in ("precision", "recall", "f1"):
             frame[name] = METRICS[name](counts)
         return frame.rename_axis("type")
@@ -166,10 +162,8 @@ class ChunkReport(NamedTuple):
             f"found: {self.n_predicted} phrases; correct: {self.n_correct}."
         ]
         if self.n_tokens:
-            lines.append(
-                f"accuracy: {100 * self.accuracy:6.2f}%; "
-                + _percentages(self.n_correct, self.n_gold, self.n_predicted)
-            )
+            rates = _percentages(self.n_correct, self.n_gold, self.n_predicted)
+            lines.append(f"accuracy: {100 * self.accuracy:6.2f}%; {rates}")
         for name, row in sorted(self.by_type.items()):
             lines.append(f"{name:>17}: {_percentages(*row)}  {row[PREDICTED]}")
         return "\n".join(lines)
@@ -279,9 +273,8 @@ def confusion(gold: Labels, predicted: Labels, labels: Sequence[Hashable] | None
     counts = np.zeros((len(labels), len(labels)), dtype=np.int64)
     if pairs:
         np.add.at(counts, tuple(np.array(pairs).T), 1)
-    return pd.DataFrame(
-        counts, *(pd.Index(labels, name=side, tupleize_cols=False) for side in ("gold", "predicted"))
-    )
+    axes = (pd.Index(labels, name=side, tupleize_cols=False) for side in ("gold", "predicted"))
+    return pd.DataFrame(counts, *axes)
 
 
 def _rank(label):
@@ -328,9 +321,8 @@ def bootstrap_interval(
     """
     rate = metric_function(metric)
     if len(gold) == 0 or not 0 < level < 1 or n_samples < 1:
-        raise ValueError(
-            f"expected sentences, 0 < level < 1 and n_samples >= 1, got {len(gold)}, {level} and {n_samples}"
-        )
+        got = f"{len(gold)}, {level} and {n_samples}"
+        raise ValueError(f"expected sentences, 0 < level < 1 and n_samples >= 1, got {got}")
     read, gold, predicted = readable(gold, [predicted], scheme, strict, metric)
     counts = count_chunks(gold, predicted, read, strict).counts
     values = rate(_resample(counts, n_samples, _generator(random_state)))

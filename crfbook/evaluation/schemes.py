@@ -64,16 +64,11 @@ class Scheme(NamedTuple):
         return parts, lost
 
 
-SCHEMES = {
-    name: Scheme(name, *rest)
-    for name, *rest in (
-        ("BIO", "BI", "BIIB", "B", "BI"),
-        ("IOB1", "BI", "IIII", "I", "BI"),
-        ("BIOES", "BIES", "BIES", "BS", "ES"),
-        ("BILOU", "BILU", "BILU", "BU", "LU"),
-        ("IO", "I", "IIII", "I", "I"),
-    )
-}
+_ROWS = (
+    ("BIO", "BI", "BIIB", "B", "BI"), ("IOB1", "BI", "IIII", "I", "BI"), ("IO", "I", "IIII", "I", "I"),
+    ("BIOES", "BIES", "BIES", "BS", "ES"), ("BILOU", "BILU", "BILU", "BU", "LU"),
+)  # fmt: skip
+SCHEMES = {row[0]: Scheme(*row) for row in _ROWS}
 ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILUO": "BILOU"}
 EVERY_TAG = "BIESLU"
 _SAME_ROLE = {"L": "E", "U": "S"}
@@ -138,23 +133,20 @@ def reading(
     lost = {style: [y for y in labels if not _is_read(y, tags, *style)] for style in _STYLES}
     style = min(_STYLES, key=lambda style: len(lost[style]))  # of several the first
     if lost[style]:
-        bare = [y for y in labels if not isinstance(y, str) or _is_read(y, EVERY_TAG) and y != "O"]
-        if scheme == SCHEMES["IO"] and not bare:
+        tagged = any(not isinstance(y, str) or _is_read(y, EVERY_TAG) for y in labels - {"O"})
+        if scheme == SCHEMES["IO"] and not tagged:
             return Reading(scheme, "")
-        ways = ", ".join(f"{tag}-x" for tag in tags)
-        hint = "; 'IO' takes labels without tags for types" if auto else ""
-        raise ValueError(
-            f"{what}={name!r:.40}: expected labels 'O' or {ways} (all with - or all with _, or x-{tags[0]}), "
-            f"got {some_of(lost[style])}{hint}"
-        )
+        wanted = f"{', '.join(f'{tag}-x' for tag in tags)} (all with - or all with _, or x-{tags[0]})"
+        got = some_of(lost[style]) + "; 'IO' takes labels without tags for types" * auto
+        raise ValueError(f"{what}={name!r:.40}: expected labels 'O' or {wanted}, got {got}")
     read = Reading(scheme, *style)
     if auto:
         read = read._replace(scheme=_detected(read, labels, rows))
         if say:
+            took = read.scheme.name if read.scheme else "conlleval (IOE)"
             used = sorted({read.split(y)[0] for y in labels} - {"O"}) or ["none"]
-            named = read.scheme.name if read.scheme else "conlleval (IOE)"
             example = Reading(None, *style).join("B", "X")
-            print(f"scheme='auto': {named}; tags {', '.join(used)}, written as {example}", flush=True)
+            print(f"scheme='auto': {took}; tags {', '.join(used)}, written as {example}", flush=True)
     return read
 
 
@@ -169,11 +161,10 @@ def _is_read(label, tags, separator="-", suffix=False):
 def _detected(read, labels, rows):
     """The `Scheme` of labels whose tags are known, None where conlleval alone reads them."""
     used = {read.split(label)[0] for label in labels} - {"O"}
-    if used & set("LU") and used & set("ES"):
-        raise ValueError(
-            f"scheme='auto': expected labels of one scheme, got the tags {', '.join(sorted(used))}"
-        )
     if used & set("LU"):
+        if used & set("ES"):
+            tags = ", ".join(sorted(used))
+            raise ValueError(f"scheme='auto': expected labels of one scheme, got the tags {tags}")
         return SCHEMES["BILOU"]
     if "S" in used or {"B", "E"} <= used:
         return SCHEMES["BIOES"]
@@ -280,13 +271,12 @@ def chunk_lists(rows, read, strict=False) -> list[list[Chunk]]:
     names, found, begins = list(types), [], 0
     for row in rows:
         chunks, start = [], None
-        for t in (
-            begins + np.flatnonzero((flat.starts | flat.ends)[begins : begins + len(row) + 1])
-        ).tolist():
-            if flat.ends[t] and start is not None:
-                chunks.append((names[flat.type[start]], start - begins, t - begins))
+        events = np.flatnonzero((flat.starts | flat.ends)[begins : begins + len(row) + 1])
+        for t in events.tolist():
+            if flat.ends[begins + t] and start is not None:
+                chunks.append((names[flat.type[begins + start]], start, t))
                 start = None
-            start = t if flat.starts[t] else start
+            start = t if flat.starts[begins + t] else start
         found.append(chunks)
         begins += len(row) + 1
     return found
@@ -377,14 +367,12 @@ def convert_labels(labels: Any, source: str, target: str, *, repair: str = "refu
     known = [[row[t] for t in kept] for row, kept in zip(rows, places, strict=True)]
     for i, row in enumerate(known if repair == "refuse" and read.scheme else ()):
         for t in faults([read.split(label) for label in row], read.scheme):
-            place = places[i][min(t, len(row) - 1)]
             fault = f"{row[t - 1]!r} may not end a sequence"
             if t < len(row):
                 fault = f"{row[t]!r} may not " + (f"follow {row[t - 1]!r}" if t else "start a sequence")
-            raise ValueError(
-                f"sequence {i}, token {place}: {fault} in {read.scheme.name}; "
-                "repair='conlleval' makes it part of a chunk, repair='drop' makes it O"
-            )
+            place = f"sequence {i}, token {places[i][min(t, len(row) - 1)]}: {fault} in this scheme"
+            ways = "repair='conlleval' makes it part of a chunk, repair='drop' makes it O"
+            raise ValueError(f"{place} ({source}); {ways}")
     join = read._replace(scheme=wanted, separator=read.separator or "-" * (wanted.tags != "I")).join
     found, lost = [], []
     for i, spans in enumerate(chunk_lists(known, read, repair == "drop")):

@@ -255,9 +255,8 @@ def _held_out(name, X, y, score):
         raise ValueError(f"{name}: expected sequences with tokens to score, got none")
     value = score(gold, gold)
     if not (is_number(value) and np.isfinite(value)):
-        raise ValueError(
-            f"scoring: expected a function that returns a finite number, got {shown(value)} of it"
-        )
+        wanted = "a function that returns a finite number"
+        raise ValueError(f"scoring: expected {wanted}, got {shown(value)} of it")
     return X, gold
 
 
@@ -286,9 +285,8 @@ def _splits(cv, X, y, score):
         for part in pair:
             numbers = part.ndim == 1 and len(part) and part.dtype.kind in "iu"
             if not (numbers and 0 <= part.min() and part.max() < n):
-                raise ValueError(
-                    f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {shown(part)}"
-                )
+                wanted = f"numbers of sequences in 0..{n - 1}"
+                raise ValueError(f"cv, fold {i}: expected {wanted}, got {shown(part)}")
         if not any(map(len, gold_labels(_take(X, pair[0]), _take(y, pair[0])))):
             raise ValueError(f"cv, fold {i}: expected sequences with tokens to train on, got none")
         _held_out(f"cv, fold {i}", _take(X, pair[1]), _take(y, pair[1]), score)

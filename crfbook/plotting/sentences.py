@@ -44,15 +44,13 @@ def tagged_text(
     Raises ValueError if lengths do not fit or a confidence is no probability.
     """
     if len(labels) != len(sentences):
-        raise ValueError(
-            f"expected as many sequences of labels as sentences, got {len(sentences)} and {len(labels)}"
-        )
+        both = f"{len(sentences)} and {len(labels)}"
+        raise ValueError(f"expected as many sequences of labels as sentences, got {both}")
     sure = [None] * len(sentences)
     for i, words in enumerate(sentences):
         if len(labels[i]) != len(words):
-            raise ValueError(
-                f"sequence {i}: expected {len(words)} labels, one for each token, got {len(labels[i])}"
-            )
+            wanted = f"{len(words)} labels, one for each token"
+            raise ValueError(f"sequence {i}: expected {wanted}, got {len(labels[i])}")
         if confidence is not None:
             sure[i] = as_probabilities(confidence[i], (len(words),), f"confidence[{i}]")
     read = Reading(None)
@@ -80,9 +78,8 @@ def tagged_text(
         for kind, start, stop in found[i]:
             colour = _TYPES[types.index(kind) % len(_TYPES)] if kind in types else INK
             _box(ax, words, line, column, kind, start, stop, colour, size)
-            drawn.append(
-                (i, kind, start, stop, None if sure[i] is None else float(sure[i][start:stop].min()))
-            )
+            lowest = None if sure[i] is None else float(sure[i][start:stop].min())
+            drawn.append((i, kind, start, stop, lowest))
         if sure[i] is not None:
             _bars(ax, words, line, column, sure[i])
     return drawn
@@ -90,11 +87,8 @@ def tagged_text(
 
 def _drawable(word, width):
     """What the font can show of a word, one column a character, at most `width` of them."""
-    seen = [
-        c
-        for c in unicodedata.normalize("NFC", word)
-        if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")
-    ]
+    unseen, word = ("Mn", "Me", "Cf", "Cc"), unicodedata.normalize("NFC", word)
+    seen = [c for c in word if unicodedata.category(c) not in unseen]
     text = "".join(c if _in_font(c) else "▯" for c in seen) or "▯"
     return text if len(text) <= width else text[: width - 1] + "…"
 

@@ -111,15 +111,20 @@ def test_three_ways_of_repair():
     """I-Y after B-X and a chunk that never ends."""
     rows = [["O", "I-X", "B-X", "I-Y", "I-Y"]]
     with pytest.raises(
-        ValueError, match="^sequence 0, token 1: 'I-X' may not follow 'O' in BIO; repair='conlleval'"
+        ValueError,
+        match="^sequence 0, token 1: 'I-X' may not follow 'O' in this scheme .BIO.; repair='conlleval'",
     ):
         convert_labels(rows, "BIO", "BIO")
     assert convert_labels(rows, "BIO", "BIO", repair="conlleval") == [["O", "B-X", "B-X", "B-Y", "I-Y"]]
     assert convert_labels(rows, "BIO", "BIO", repair="drop") == [["O", "O", "B-X", "O", "O"]]
     rows = [["B-X", None, "I-X"]]
-    with pytest.raises(ValueError, match="sequence 0, token 2: 'I-X' may not end a sequence in BIOES"):
+    with pytest.raises(
+        ValueError, match="sequence 0, token 2: 'I-X' may not end a sequence in this scheme .BIOES."
+    ):
         convert_labels(rows, "BIOES", "BIO")
-    with pytest.raises(ValueError, match="sequence 0, token 0: 'I-X' may not start a sequence in BIO"):
+    with pytest.raises(
+        ValueError, match="sequence 0, token 0: 'I-X' may not start a sequence in this scheme .BIO."
+    ):
         convert_labels(["I-X"], "BIO", "BIO")
     with pytest.raises(ValueError, match="repair: expected 'refuse', 'conlleval' or 'drop', got 'no'"):
         convert_labels(rows, "BIO", "BIO", repair="no")
