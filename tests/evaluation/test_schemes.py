@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator
 
-from crfbook import TokenColumns
+from crfbook import TokenColumns, scorers
 from crfbook.evaluation import (
     SCHEMES,
     bootstrap_interval,
@@ -272,6 +273,19 @@ def test_strict_needs_a_scheme():
 def test_types_keep_their_names():
     assert chunks(["B-0", "I-0", "B-A-B"], "BIO") == [("0", 0, 2), ("A-B", 2, 3)]
     assert chunks(["person-artist", "O"], "IO") == [("person-artist", 0, 1)]
+
+
+def test_scorers_count_chunks():
+    class Model(BaseEstimator):
+        def predict(self, X):
+            return X
+
+    gold, found = [["U-X", "B-X", "L-X"]], [["U-X", "B-X", "I-X"]]
+    assert scorers.chunk_f1(Model(), found, gold) == 1.0
+    assert scorers.chunk_scorer(scheme="BILOU", strict=True)(Model(), found, gold) == pytest.approx(2 / 3)
+    assert scorers.chunk_scorer("recall", strict=True)(Model(), found, gold) == 0.5
+    with pytest.raises(ValueError, match="metric: expected one of f1"):
+        scorers.chunk_scorer("f2")(Model(), found, gold)
 
 
 # ---- masked tokens ----
