@@ -66,7 +66,7 @@ class Scheme(NamedTuple):
 
 _ROWS = (
     ("BIO", "BI", "BIIB", "B", "BI"), ("IOB1", "BI", "IIII", "I", "BI"), ("IO", "I", "IIII", "I", "I"),
-    ("BIOES", "BIES", "BIES", "BS", "ES"), ("BILOU", "BILU", "BILU", "BU", "LU"),
+    ("BIOES", "BIES", "BIES", "SB", "ES"), ("BILOU", "BILU", "BILU", "UB", "LU"),
 )  # fmt: skip
 SCHEMES = {row[0]: Scheme(*row) for row in _ROWS}
 ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILUO": "BILOU"}
