@@ -19,7 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from crfbook._checks import File, file_name, one_of, shown
+from crfbook._checks import File, file_name, one_of, shown, unexpected
 from crfbook.data.columns import TokenColumns, tokenize
 from crfbook.data.files import replacing
 from crfbook.data.readers import text_lines
@@ -135,7 +135,7 @@ def spans_from_labels(
         lengths, got = ([len(row) for row in side] for side in (places, rows[mine]))
         if lengths != got:
             wanted = f"labels of sentences of {shown(lengths)} tokens"
-            raise ValueError(f"document {d}: expected {wanted}, got those of {shown(got)}")
+            raise unexpected(f"document {d}", wanted, f"those of {shown(got)}")
         chunks = zip(places, found[mine], strict=True)
         spans = [(row[a][0], row[b - 1][1], kind) for row, here in chunks for kind, a, b in here]
         documents.append(Document(text, spans, places))
@@ -178,7 +178,7 @@ def _checked(text, spans, place, apart=True):
     for start, stop, kind in spans:
         if not (isinstance(kind, str) and 0 <= start < stop <= len(text)):
             wanted = f"a span (start, stop, type) in a text of {len(text)} characters"
-            raise ValueError(f"{place}: expected {wanted}, got {shown((start, stop, kind))}")
+            raise unexpected(place, wanted, shown((start, stop, kind)))
     for one, other in pairwise(spans) if apart else ():
         if other[0] < one[1]:
             both = f"{shown(one)} and {shown(other)} in {_around(text, one[0], max(one[1], other[1]))}"
@@ -213,8 +213,7 @@ def read_brat(path: File, fragments: str = "raise") -> Document:
             raise ValueError(f"{place}: expected one piece, got {match[2]}; fragments='cover' joins them")
         there, said = (" ".join(t.split()) for t in (" ".join(text[a:b] for a, b in pieces), match[3]))
         if there != said:
-            wanted = f"{shown(there)}, which stands at {match[2]}"
-            raise ValueError(f"{place}: expected {wanted}, got {shown(said)}")
+            raise unexpected(place, f"{shown(there)}, which stands at {match[2]}", shown(said))
         spans.append((pieces[0][0], pieces[-1][1], match[1]))
     return Document(text, _checked(text, spans, name, apart=False))
 
@@ -231,8 +230,7 @@ def write_brat(path: File, document: Document | tuple[str, list[Span]]) -> None:
         piece = text[start:stop]
         if piece.strip("\r\n") != piece or kind.split() != [kind]:
             wanted = "a type without blanks and a span that begins and ends inside a line"
-            got = f"{shown(kind)}: {_around(text, start, stop)}"
-            raise ValueError(f"{base}.ann: expected {wanted}, got {got}")
+            raise unexpected(f"{base}.ann", wanted, f"{shown(kind)}: {_around(text, start, stop)}")
         parts = [match.span() for match in re.finditer(r"[^\r\n]+", piece)]
         places = ";".join(f"{start + a} {start + b}" for a, b in parts)
         lines.append(f"T{len(lines) + 1}\t{kind} {places}\t{' '.join(piece[a:b] for a, b in parts)}\n")
@@ -261,7 +259,7 @@ def read_doccano(path: File) -> list[Document]:
                 raise TypeError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             wanted = 'an object with "text" and "label": [[start, stop, type], ...]'
-            raise ValueError(f"{name}, line {number}: expected {wanted}, got {shown(line)}") from None
+            raise unexpected(f"{name}, line {number}", wanted, shown(line)) from None
         documents.append(Document(text, _checked(text, spans, f"{name}, line {number}", apart=False)))
     return documents
 

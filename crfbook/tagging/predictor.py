@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crfbook._checks import shown
+from crfbook._checks import shown, unexpected
 from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus
@@ -94,13 +94,11 @@ class Predictor:
         for i, (sequence, start, stop, kind) in enumerate(spans):
             n = int(lengths[sequence]) if 0 <= sequence < len(lengths) else 0
             if not 0 <= start < stop <= n:
-                some = f"expected some of the {n:,} tokens of sequence {sequence}"
-                raise ValueError(f"span {i}: {some}, got {start}:{stop}")
+                some = f"some of the {n:,} tokens of sequence {sequence}"
+                raise unexpected(f"span {i}", some, f"{start}:{stop}")
             found = chunk_terms(read, (kind, start, stop), n, set(number))
             if not found:
-                raise ValueError(
-                    f"span {i}: expected a type that the model has labels for, got {shown(kind)}"
-                )
+                raise unexpected(f"span {i}", "a type that the model has labels for", shown(kind))
             terms += [(sign, (sequence, first, [number[y] for y in labels])) for sign, first, labels in found]
             owner += [i] * len(found)
         log_p = self._span_log_proba(X, [term for _, term in terms])
