@@ -1,7 +1,8 @@
 """Metrics under the names of `sklearn_crfsuite.metrics`: of all tokens in a row, and of whole sequences.
 
 Gold labels come first. Both labellings are lists of sequences. Options are those of scikit-learn.
-`crfbook.evaluation.chunk_report` counts chunks (entities): a token metric overrates them.
+A token whose gold label is None counts nowhere. `crfbook.evaluation.chunk_report` counts chunks (entities): a
+token metric overrates them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from crfbook.evaluation import token_accuracy
-from crfbook.evaluation.metrics import check_lengths
+from crfbook.evaluation.metrics import unmasked
 
 if TYPE_CHECKING:
     from crfbook.evaluation.metrics import Labels
@@ -27,8 +28,8 @@ def _of_tokens(name, y_true, y_pred, options):
     """
     from sklearn import metrics
 
-    check_lengths(y_true, y_pred)
-    return getattr(metrics, name)(*(list(chain.from_iterable(y)) for y in (y_true, y_pred)), **options)
+    labels = (list(chain.from_iterable(y)) for y in unmasked(y_true, y_pred))
+    return getattr(metrics, name)(*labels, **options)
 
 
 def flat_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
@@ -65,5 +66,6 @@ def sequence_accuracy_score(y_true: Labels, y_pred: Labels) -> float:
     """Share of the sequences whose labels are all right; 0.0 if there is none. Lengths may differ."""
     if len(y_true) != len(y_pred):
         raise ValueError(f"expected as many predicted as gold sequences, got {len(y_pred)} and {len(y_true)}")
-    right = sum(list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
-    return right / len(y_true) if len(y_true) else 0.0
+    pairs = [pair for pair in zip(y_true, y_pred, strict=True) if not len(pair[0]) or set(pair[0]) != {None}]
+    right = sum(len(a) == len(b) and all(x in (None, z) for x, z in zip(a, b, strict=True)) for a, b in pairs)
+    return right / len(pairs) if pairs else 0.0

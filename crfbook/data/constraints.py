@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook._checks import shown
+from crfbook._checks import shown, unexpected
+from crfbook.evaluation.schemes import reading, scheme_named
 
 
 class Constraints(NamedTuple):
@@ -63,20 +64,19 @@ def bounds_of(constraints, n_labels, width=None):
     return Bounds(*vectors, edge, scores(sets, len(sets), width))
 
 
-# scheme: (prefixes that it knows, those that may open a chunk after a complete one, those that complete one)
-SCHEMES = {"BIO": ("BI", "B", "BI"), "IOB1": ("BI", "I", "BI"), "BIOES": ("BIES", "BS", "ES")}
-
-
 def constraints_from(spec, labels):
     """Turn what a user writes as `constraints=` into arrays.
 
     Parameters
     ----------
-    spec : None, "BIO", "IOB1", "BIOES", Constraints, array (L, L), DataFrame, or dict
-        * "BIO": I-x only after B-x or I-x, hence never first (what CoNLL-2000 uses; also called IOB2).
+    spec : None, a name, Constraints, array (L, L), DataFrame, or dict
+        * "BIO" (or "IOB2"): I-x only after B-x or I-x, hence never first (what CoNLL-2000 uses).
         * "IOB1": chunks begin with I-x; B-x only where it separates it from a chunk of the same type, that
           is after I-x or B-x, hence never first.
-        * "BIOES": B-x and I-x only before I-x or E-x, I-x and E-x only after B-x or I-x; S-x stands alone.
+        * "BIOES" (or "IOBES"): B-x and I-x only before I-x or E-x, I-x and E-x only after B-x or I-x; S-x
+          stands alone. "BILOU" (or "BILUO"): the same with L for E, and U for S.
+        * "IO": forbids nothing; the labels are checked.
+        Labels may be B-x, B_x, x-B or x_B (`crfbook.evaluation.schemes`).
         * a boolean table [previous, next] in the order of `labels` (all labels may start and end), or a
           DataFrame with the label names on both axes,
         * a dict with any of "allowed" (such a table), "start" and "end" (a boolean vector, or the collection
@@ -96,22 +96,24 @@ def constraints_from(spec, labels):
         return None
     labels = list(labels)
     if isinstance(spec, str):
-        return _scheme(spec, labels)
+        scheme = scheme_named(spec, "constraints", " or a boolean table")
+        read = reading(labels, scheme.name, what="constraints")
+        parts, outside = [read.split(label) for label in labels], ("O", "")
+        return Constraints(
+            np.array([[scheme.follows(p, n) for n in parts] for p in parts], dtype=bool),
+            np.array([scheme.follows(outside, n) for n in parts], dtype=bool),
+            np.array([scheme.follows(p, outside) for p in parts], dtype=bool),
+        )
     if isinstance(spec, Constraints):
-        if spec.label_sets is not None and (
-            spec.label_sets.dtype != bool or spec.label_sets.shape[1:] != (len(labels),)
-        ):
-            raise ValueError(
-                f"constraints: expected label_sets bool (D, {len(labels)}), got {spec.label_sets.dtype} "
-                f"{spec.label_sets.shape}"
-            )
         sets, spec = spec.label_sets, spec._asdict()
+        if sets is not None and (sets.dtype != bool or sets.shape[1:] != (len(labels),)):
+            wanted = f"label_sets bool (D, {len(labels)})"
+            raise unexpected("constraints", wanted, f"{sets.dtype} {sets.shape}")
         del spec["label_sets"]
         return constraints_from(spec, labels)._replace(label_sets=sets)
     if not isinstance(spec, dict):
         spec = {"allowed": spec}
-    unknown = sorted(map(str, set(spec) - {"allowed", "start", "end"}))
-    if unknown:
+    if unknown := sorted(map(str, set(spec) - {"allowed", "start", "end"})):
         raise ValueError(f"constraints: expected the keys 'allowed', 'start', 'end', got {shown(unknown[0])}")
     allowed = _table(spec.get("allowed"), labels)
     return Constraints(allowed, *(_vector(spec.get(name), labels, name) for name in ("start", "end")))
@@ -122,10 +124,8 @@ def check_constraints(constraints, n_labels):
     if constraints is None:
         return
     if not isinstance(constraints, Constraints):
-        raise ValueError(
-            "constraints: expected Constraints or None (constraints_from makes them), "
-            f"got {shown(constraints)}"
-        )
+        wanted = "Constraints or None (constraints_from makes them)"
+        raise unexpected("constraints", wanted, shown(constraints))
     for name, shape in (("allowed", (n_labels, n_labels)), ("start", (n_labels,)), ("end", (n_labels,))):
         array = np.asarray(getattr(constraints, name))
         if array.shape != shape or array.dtype != bool:
@@ -137,10 +137,8 @@ def check_label_set(corpus, constraints):
     if len(corpus.label_set):
         sets = None if constraints is None else constraints.label_sets
         if sets is None or corpus.label_set.max() >= len(sets):
-            raise ValueError(
-                f"label_set: expected rows of constraints.label_sets "
-                f"({0 if sets is None else len(sets)} rows), got row {corpus.label_set.max()}"
-            )
+            wanted = f"rows of constraints.label_sets ({0 if sets is None else len(sets)} rows)"
+            raise unexpected("label_set", wanted, f"row {corpus.label_set.max()}")
 
 
 def violations(corpus, constraints, label_names):
@@ -183,43 +181,6 @@ def describe_violations(found, limit=5):
     return shown if len(found) <= limit else f"{shown}; and {len(found) - limit} more"
 
 
-def _scheme(name, labels):
-    key = {"IOB2": "BIO", "IOBES": "BIOES"}.get(name.upper(), name.upper())
-    if key not in SCHEMES:
-        raise ValueError(
-            f"constraints: expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got {shown(name)}"
-        )
-    prefixes, openers, closers = SCHEMES[key]
-    parts = [_split(label, prefixes, key) for label in labels]
-
-    def follows(previous, following):
-        (p, p_type), (n, n_type) = previous, following
-        same = p_type == n_type and p != "O"
-        if key == "IOB1":
-            return n != "B" or same
-        if n == "O" or n in openers:
-            return p == "O" or p in closers
-        return same and p in "BI"
-
-    outside = ("O", None)
-    return Constraints(
-        np.array([[follows(p, n) for n in parts] for p in parts], dtype=bool),
-        np.array([follows(outside, n) for n in parts], dtype=bool),
-        np.array([follows(p, outside) for p in parts], dtype=bool),
-    )
-
-
-def _split(label, prefixes, scheme):
-    """'B-NP' -> ('B', 'NP'); a bare 'B' has the empty type; 'O' has none."""
-    if label == "O":
-        return "O", None
-    head, dash, kind = label.partition("-") if isinstance(label, str) else ("", "", "")
-    if head not in prefixes or len(head) != 1 or (dash and not kind):
-        known = ", ".join(f"{p}-x" for p in prefixes)
-        raise ValueError(f"constraints={shown(scheme)}: expected labels 'O' or {known}, got {shown(label)}")
-    return head, kind
-
-
 def table_by_name(table, rows, columns):
     """An array of what a user gives as a table, a DataFrame in the order of these labels.
 
@@ -245,17 +206,15 @@ def _table(table, labels):
         return np.ones((n_labels, n_labels), dtype=bool)
     table = table_by_name(table, labels, labels)  # rows are the previous label, columns the next one
     if table.shape != (n_labels, n_labels):
-        raise ValueError(
-            f"constraints: expected a table of shape ({n_labels}, {n_labels}) [previous, next], "
-            f"one row and column for each label, got shape {table.shape}"
+        wanted = (
+            f"a table of shape ({n_labels}, {n_labels}) [previous, next], one row and column for each label"
         )
+        raise unexpected("constraints", wanted, f"shape {table.shape}")
     if table.dtype != bool and not (table.dtype != object and np.isin(table, (0, 1)).all()):
         # a DataFrame with mixed columns gives an object table of True and False
         if table.dtype == object and all(isinstance(x, (bool, np.bool_)) for x in table.ravel()):
             return table.astype(bool)
-        raise ValueError(
-            f"constraints: expected True or False everywhere in the table, got {table.dtype} values"
-        )
+        raise unexpected("constraints", "True or False everywhere in the table", f"{table.dtype} values")
     return np.ascontiguousarray(table.astype(bool))
 
 
@@ -263,18 +222,14 @@ def _vector(vector, labels, name):
     if vector is None:
         return np.ones(len(labels), dtype=bool)
     if isinstance(vector, str):
-        raise ValueError(
-            "constraints: expected a boolean vector or a collection of labels for 'start' and "
-            f"'end', got the string {shown(vector)}"
-        )
+        wanted = "a boolean vector or a collection of labels for 'start' and 'end'"
+        raise unexpected("constraints", wanted, f"the string {shown(vector)}")
     if isinstance(vector, (set, frozenset)) or np.asarray(list(vector)).dtype != bool:
         # label names that the training data lack are harmless: they cannot occur anyway
         may = set(vector)
         return np.array([label in may for label in labels], dtype=bool)
     vector = np.asarray(vector)
     if vector.shape != (len(labels),):
-        raise ValueError(
-            f"constraints: expected {shown(name)} with {len(labels)} values, one for each label, "
-            f"got shape {vector.shape}"
-        )
+        wanted = f"{shown(name)} with {len(labels)} values, one for each label"
+        raise unexpected("constraints", wanted, f"shape {vector.shape}")
     return vector.astype(bool)

@@ -1,22 +1,25 @@
 """Readers of column files: a token per line, a blank line between sentences.
 
-`read_conll` is for users' own files and states exactly what is wrong with one that is not rectangular.
-It counts the cells of all lines with NumPy, splits bytes rather than text, and decodes every different
-cell once, so that equal strings are one object: 0.1 s and little memory for the 212,000 lines of CoNLL-2000.
+`read_conll` is for users' own files. It states exactly what is wrong with one that is not rectangular, and
+which option would read it. It counts the cells of all lines with NumPy, splits bytes rather than text, and
+decodes every different cell once, so that equal strings are one object: 0.1 s and little memory for the
+212,000 lines of CoNLL-2000.
+CoNLL-U (universaldependencies.org/format.html) is read line by line.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from crfbook._checks import File, file_name, shown
+from crfbook._checks import File, file_name, one_of, shown
 from crfbook.data.columns import TokenColumns
 from crfbook.data.files import replacing
 from crfbook.data.vocabulary import where
@@ -31,6 +34,22 @@ MAX_LINE = 1 << 20  # bytes
 MAX_SENTENCE = 1_000_000  # tokens
 MAX_PIECE = 1 << 26  # bytes of a sentence; of more than that of whole sentences, several pieces are made
 _ENDS = 3  # bytes of the longest line ending, CR CR LF
+_NONE = b"\xff"  # stands for a label that is not there; no UTF-8 has this byte
+
+COLUMNS = ("word", "pos", "chunk")
+CONLLU_COLUMNS = ("word", "upos", "xpos", "feats", "head", "deprel")
+CONLLU_FIELDS = ("id", "word", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+
+class Layout(NamedTuple):
+    """What a file of columns holds: the arguments of `read_conll`, checked."""
+
+    columns: tuple[str | None, ...]
+    label: str | None
+    separator: bytes | None
+    comment: bytes
+    docstart: str
+    unlabelled: bool
 
 
 class Interner(dict):
@@ -48,15 +67,14 @@ def read_source(source):
 
 
 def clean_bytes(data, name, n_lines=0):
-    """Without byte order mark, with newline at each line's end: LF, CR LF or (twice converted) CR CR LF.
+    """Without byte order marks, with newline at each line's end: LF, CR LF or (twice converted) CR CR LF.
 
     UTF-16 is refused with a sentence, and so is any other CR: it would become a part of a cell.
-    n_lines: lines of the file before these bytes, of which the first may have a byte order mark.
+    n_lines: lines of the file before these bytes. Files that were joined have byte order marks in the middle.
     """
-    if not n_lines:
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise ValueError(f"{name}: expected UTF-8 text, found UTF-16; convert it first")
-        data = data.removeprefix(b"\xef\xbb\xbf")
+    if not n_lines and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError(f"{name}: expected UTF-8 text, found UTF-16; convert it first")
+    data = data.replace(b"\xef\xbb\xbf", b"")
     if b"\r" in data:
         data = data.replace(b"\r\r\n", b"\n").replace(b"\r\n", b"\n")
         if (at := data.find(b"\r")) >= 0:
@@ -109,39 +127,116 @@ def _not_utf8(data, name, n_lines=0):
         try:
             line.decode("utf-8")
         except UnicodeDecodeError as error:
-            return ValueError(
-                f"{name}, line {number}: expected UTF-8, found byte {line[error.start]:#04x} in {shown(line)}"
-            )
+            found = f"byte {line[error.start]:#04x} in {shown(line)}"
+            return ValueError(f"{name}, line {number}: expected UTF-8, found {found}")
     return ValueError(f"{name}: not UTF-8")
 
 
 def read_conll(
-    path_or_file: Readable, columns: Iterable[str | None] = ("word", "pos", "chunk"),
-    label: str | None = None, separator: str | None = None, interner: Interner | None = None,
+    path_or_file: Readable, columns: Iterable[str | None] = COLUMNS,
+    label: str | None = None, separator: str | None = None, interner: Interner | None = None, *,
+    format: str = "columns", comment: str | None = None, docstart: str = "keep", unlabelled: bool = False,
 ) -> TokenColumns:  # fmt: skip
     """Read a file of columns into `TokenColumns`.
 
-    path_or_file: path, open file (binary or text), or bytes; UTF-8, lines end in LF or CR LF. It is read in
-    pieces, which are not kept.
-    columns: a name for every column of the file, in order; None leaves a column out.
-    label: the one of these names that holds the labels, or None.
-    separator: None splits at runs of blanks and tabs; otherwise exactly this character (cells may then hold
-    blanks). Lines that are blank after stripping end a sentence; several in a row end one.
-    Lines starting with "#" are text.
+    path_or_file : path, open file (binary or text), or bytes; UTF-8, byte order marks are passed over, lines
+        end in LF or CR LF. It is read in pieces, which are not kept.
+    columns : a name for every column of the file, in order; None leaves a column out.
+    label : the one of these names that holds the labels, or None.
+    separator : None splits at runs of blanks and tabs; otherwise exactly this character, "\\t" for tabs alone
+        (cells may then hold blanks). Lines that are blank after stripping end a sentence; several in a row
+        end one.
+    format : "columns", or "conllu": columns are chosen, see `read_conllu`; of the other options
+        `unlabelled` alone is read.
+    comment : lines that begin with this text are left out; None: lines beginning with "#" are tokens.
+    docstart : "keep": lines that begin with -DOCSTART- are tokens, as others; "drop": they end a sentence.
+    unlabelled : True: a line that lacks the last cell, where that is the label, has the label None. So has
+        one whose label is empty between separators, or _ in CoNLL-U.
 
     Raises ValueError naming file and line for a line with another number of cells ("expected 3 columns (...),
-    found 2"), for an empty cell, and for bytes that are not UTF-8. It does so, too, for a line of more than
-    MAX_LINE bytes (1 MB), and for a sentence of more than MAX_SENTENCE tokens (a million).
+    found 2"), with the option that would read it; for an empty cell, and for bytes that are not UTF-8. It
+    does so, too, for a line of more than MAX_LINE bytes (1 MB), and for a sentence of more than MAX_SENTENCE
+    tokens (a million).
     """
-    columns, separator = _checked_columns(columns, label), _separator_byte(separator)
+    if one_of("format", format, ("columns", "conllu")) == "conllu":
+        columns = CONLLU_COLUMNS if columns is COLUMNS else columns
+        return read_conllu(path_or_file, columns, label=label, unlabelled=unlabelled)
+    layout = _layout(columns, label, separator, comment, docstart, unlabelled)
     name, blocks = _blocks(path_or_file)
     strings = Interner() if interner is None else interner
-    return _token_columns(blocks, name, columns, label, strings, separator)
+    return _token_columns(blocks, name, layout, strings)
+
+
+def read_conllu(
+    source: Readable, columns: Iterable[str | None] = CONLLU_COLUMNS, shared: dict[str, str] | None = None,
+    label: str | None = None, unlabelled: bool = False,
+) -> TokenColumns:  # fmt: skip
+    """Universal Dependencies: syntactic words only (no ranges such as 4-5, no empty nodes such as 8.1).
+
+    columns : names among CONLLU_FIELDS ("form" is "word"), or those of a line "# global.columns", as CoNLL-U
+        Plus has it. "feats.Case" is the value of one feature, "_" where there is none; "feats.*" has all,
+        divided by blanks.
+    shared : a dict that lets several files share equal strings.
+    label, unlabelled : as in `read_conll`.
+
+    Raises ValueError naming file and line: another number of columns, words out of order.
+    """
+    columns, shared = _checked_columns(columns, label), {} if shared is None else shared
+    flat: dict[str, list[Any]] = {column: [] for column in columns if column is not None}
+    lines, name = text_lines(source)
+    fields, places, seq_ptr, n_words = list(CONLLU_FIELDS), None, [0], 0
+    for number, line in lines:  # the last one is empty
+        if not line.strip():
+            if n_words > seq_ptr[-1]:
+                seq_ptr.append(n_words)
+            continue
+        if line[0] == "#":
+            if line.startswith("# global.columns"):
+                fields = ["word" if field == "FORM" else field.lower() for field in line.split()[3:]]
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(fields):
+            wanted = f"expected the {len(fields)} columns of CoNLL-U"
+            raise ValueError(f"{name}, line {number}: {wanted}, found {len(cells)} (tabs divide them)")
+        if not cells[0].isdecimal():
+            if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
+                raise ValueError(f"{name}, line {number}: expected a word number, found {shown(cells[0])}")
+            continue
+        if int(cells[0]) != (word := n_words - seq_ptr[-1] + 1):
+            raise ValueError(f"{name}, line {number}: expected word {word}, found {cells[0]}")
+        places = places or _conllu_places(flat, fields)
+        for out, (place, feature) in zip(flat.values(), places, strict=True):
+            cell = cells[place]
+            if feature == "*":
+                cell = cell.replace("|", " ")
+            elif feature:
+                cell = dict(part.partition("=")[::2] for part in cell.split("|")).get(feature, "_")
+            out.append(shared.setdefault(cell, cell))
+        n_words += 1
+    places = places or _conllu_places(flat, fields)  # names are checked also where there is no word
+    labels = None if label is None else flat.pop(label)
+    if unlabelled and labels is not None:
+        labels = [None if cell == "_" else cell for cell in labels]
+    return TokenColumns(flat, seq_ptr, labels, label or "label")
+
+
+def _conllu_places(names, fields):
+    """(number of the field, name of a feature in it or "") of each name."""
+    found = []
+    for name in names:
+        field, _, feature = name.partition(".")
+        field, feature = (name, "") if name.lower() in fields else (field, feature)
+        field = {"form": "word"}.get(field.lower(), field.lower())
+        if field not in fields:
+            some = f"names among {', '.join(fields)}, or feats.Case for a feature"
+            raise ValueError(f"columns: expected {some}, found {shown(name)}")
+        found.append((fields.index(field), feature))
+    return found
 
 
 def iter_conll(
     path: File, columns: Iterable[str | None], label: str | None = None, separator: str | None = None,
-    n_tokens: int = 50_000,
+    n_tokens: int = 50_000, *, comment: str | None = None, docstart: str = "keep", unlabelled: bool = False,
 ) -> Iterator[TokenColumns]:  # fmt: skip
     """`read_conll` in pieces of whole sentences, so that memory does not grow with the file.
 
@@ -151,13 +246,13 @@ def iter_conll(
     Other arguments and errors are those of `read_conll`. A sentence of more than MAX_PIECE bytes is refused.
     A file without a token gives nothing.
     """
-    columns, separator = _checked_columns(columns, label), _separator_byte(separator)
+    layout = _layout(columns, label, separator, comment, docstart, unlabelled)
     file: Any = path if hasattr(path, "readline") else open(file_name(path), "rb")  # noqa: SIM115
 
     def piece():
         held.seek(0)
         blocks = _blocks(held)[1]
-        found = _token_columns(blocks, file.name, columns, label, Interner(), separator, n_before)
+        found = _token_columns(blocks, file.name, layout, Interner(), n_before)
         return [found] if len(found) else []
 
     held, n_before, n_lines, n_found, in_sentence, begins, size = io.BytesIO(), 0, 0, 0, 0, 0, 0
@@ -193,10 +288,23 @@ def _checked_columns(columns, label):
     return columns
 
 
-def _token_columns(blocks, name, columns, label, strings, separator, n_lines=0):
+def _layout(columns, label, separator, comment, docstart, unlabelled):
+    columns = _checked_columns(columns, label)
+    if comment is not None and (not isinstance(comment, str) or not comment.strip()):
+        wanted = "expected None or the beginning of comments, such as '#'"
+        raise ValueError(f"comment: {wanted}, found {shown(comment)}")
+    if unlabelled and (label is None or (separator is None and columns[-1] != label)):
+        raise ValueError("unlabelled=True: expected the label in the last column, or label= and separator=")
+    one_of("docstart", docstart, ("keep", "drop"))
+    comment = (comment or "").encode("utf-8", "surrogatepass")
+    return Layout(columns, label, _separator_byte(separator), comment, docstart, bool(unlabelled))
+
+
+def _token_columns(blocks, name, layout, strings, n_lines=0):
     """`TokenColumns` of pieces of bytes that come after n_lines lines of their file."""
-    flat = {column: [] for column in columns if column is not None}
-    starts = _read_chunks(blocks, name, columns, flat, strings, separator, n_lines)
+    label, flat = layout.label, {column: [] for column in layout.columns if column is not None}
+    strings[_NONE] = None
+    starts = _read_chunks(blocks, name, layout, flat, strings, n_lines)
     n_tokens = len(next(iter(flat.values())))
     labels = flat.pop(label) if label is not None else None
     return TokenColumns(flat, np.append(starts, n_tokens), labels, label or "label")
@@ -211,38 +319,72 @@ def _separator_byte(separator):
     return byte
 
 
-def _read_chunks(blocks, name, columns, flat, strings, separator, n_lines=0):
+def _read_chunks(blocks, name, layout, flat, strings, n_lines=0):
     """Fill the lists of `flat`; return the positions of first tokens, int64 (S,)."""
+    columns, separator = layout.columns, layout.separator
     starts, n_tokens, after_break, begun = [], 0, True, 0
     for block in blocks:
         for k, line in enumerate(block.split(b"\n") if len(block) > MAX_LINE else (), n_lines + 1):
             if len(line.rstrip(b"\r")) > MAX_LINE:
                 raise _too_long(name, k, f"a line of at most {MAX_LINE:,} bytes")
-        if not (chunk := clean_bytes(block, name, n_lines)):
-            continue  # a byte order mark and nothing else
+        whole, before = clean_bytes(block, name, n_lines), n_lines
+        n_lines += whole.count(b"\n")
+        if _NONE in whole:
+            raise _not_utf8(whole, name, before)
+        chunk, number = _chosen_lines(whole, layout, before)
+        if not chunk:
+            continue  # a byte order mark or comments, and nothing else
         n_cells = _cells_per_line(chunk, separator)
         is_token = n_cells > 0
+        if layout.unlabelled and columns[-1] == layout.label:
+            short = np.flatnonzero(is_token & (n_cells == len(columns) - 1))
+            chunk, n_cells[short] = _with_none(chunk, short, separator), len(columns)
         if (wrong := np.flatnonzero(is_token & (n_cells != len(columns)))).size:
-            _ragged(chunk, int(wrong[0]), n_lines, int(n_cells[wrong[0]]), name, columns)
+            k = int(wrong[0])
+            _ragged(chunk.split(b"\n", k + 1)[k], number[k], int(n_cells[k]), name, layout)
         begins = is_token & ~np.concatenate(([not after_break], is_token[:-1]))
         starts.append(n_tokens + (np.cumsum(is_token) - 1)[begins])
         ends = np.concatenate(([begun], starts[-1], [n_tokens + is_token.sum()]))
         if (long := np.flatnonzero(np.diff(ends) > MAX_SENTENCE)).size:
-            line = np.flatnonzero(is_token)[ends[long[0]] + MAX_SENTENCE - n_tokens]
-            raise _too_long(name, n_lines + line + 1, f"a sentence of at most {MAX_SENTENCE:,} tokens")
+            line = number[np.flatnonzero(is_token)[ends[long[0]] + MAX_SENTENCE - n_tokens]]
+            raise _too_long(name, line, f"a sentence of at most {MAX_SENTENCE:,} tokens")
         after_break, begun = not is_token[-1], ends[-2]
         cells = _split(chunk, separator)
         if separator is not None and b"" in cells:
-            _empty_cell(cells.index(b""), is_token, n_lines, name, columns)
+            if layout.unlabelled:
+                place = slice(columns.index(layout.label), None, len(columns))
+                cells[place] = [cell or _NONE for cell in cells[place]]
+            if b"" in cells:
+                _empty_cell(cells.index(b""), number[is_token], name, layout)
         for j, column in enumerate(columns):
             if column is not None:
                 try:
                     flat[column].extend(map(strings.__getitem__, cells[j :: len(columns)]))
                 except UnicodeDecodeError:
-                    raise _not_utf8(chunk, name, n_lines) from None
+                    raise _not_utf8(whole, name, before) from None
         n_tokens += int(is_token.sum())
-        n_lines += len(n_cells)
     return np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
+
+
+def _chosen_lines(chunk, layout, n_lines):
+    """(the lines without comments, empty where documents begin; their numbers in the file)."""
+    number = n_lines + 1 + np.arange(chunk.count(b"\n"))
+    drop = layout.docstart == "drop" and b"-DOCSTART-" in chunk
+    if not drop and not (layout.comment and layout.comment in chunk):
+        return chunk, number
+    lines = chunk.split(b"\n")[:-1]
+    keep = [not (layout.comment and line.startswith(layout.comment)) for line in lines]
+    begins = [drop and line.lstrip().startswith(b"-DOCSTART-") for line in lines]
+    kept = [b"" if new else line for line, new, here in zip(lines, begins, keep, strict=True) if here]
+    return b"".join(line + b"\n" for line in kept), number[keep]
+
+
+def _with_none(chunk, short, separator):
+    """Lines that lack the last cell have one that stands for None."""
+    lines = chunk.split(b"\n")
+    for k in short.tolist():
+        lines[k] += (separator or b" ") + _NONE
+    return b"\n".join(lines)
 
 
 def _cells_per_line(chunk, separator):
@@ -266,45 +408,68 @@ def _split(chunk, separator):
     return separator.join(lines).split(separator) if lines else []
 
 
-def _ragged(chunk, k, n_lines, found, name, columns):
-    line = chunk.split(b"\n", k + 1)[k].decode("utf-8", "replace")
-    line = line if len(line) <= 60 else line[:57] + "..."
-    names = ", ".join("(skipped)" if c is None else c for c in columns)
-    noun = "column" if len(columns) == 1 else "columns"
-    raise ValueError(
-        f"{name}, line {n_lines + k + 1}: expected {len(columns)} {noun} ({names}), "
-        f"found {found}: {shown(line)}"
+def _ragged(line, number, found, name, layout):
+    text = line.decode("utf-8", "replace")
+    text = text if len(text) <= 60 else text[:57] + "..."
+    names = ", ".join("(skipped)" if c is None else c for c in layout.columns)
+    noun = "column" if len(layout.columns) == 1 else "columns"
+    wanted, hint = f"{len(layout.columns)} {noun} ({names})", _hint(line, found, layout)
+    raise ValueError(f"{name}, line {number}: expected {wanted}, found {found}: {shown(text)}{hint}")
+
+
+def _hint(line, found, layout):
+    """The option that would read a line, for a message; or ""."""
+    n, tabs, words = len(layout.columns), line.split(b"\t"), line.split()
+    last = layout.label is not None and layout.label == layout.columns[-1]
+    options = (
+        (line.startswith(b"-DOCSTART-"), "docstart='drop' leaves such lines out"),
+        (line.startswith(b"#"), "comment='#' leaves such lines out"),
+        (len(tabs) == 10 and tabs[0][:1].isdigit(), "format='conllu' reads CoNLL-U"),
+        (layout.separator is None and len(tabs) == n, r"separator='\t' keeps blanks in cells"),
+        (layout.separator is not None and len(words) == n, "separator=None splits at blanks and tabs"),
+        (last and found == n - 1, "unlabelled=True reads lines without a label"),
     )
+    return next((f"; {text}" for fits, text in options if fits), "")
 
 
-def _empty_cell(position, is_token, n_lines, name, columns):
-    row, j = divmod(position, len(columns))
-    line = n_lines + int(np.flatnonzero(is_token)[row]) + 1
-    raise ValueError(f"{name}, line {line}: column {j + 1} ({columns[j]}) is empty")
+def _empty_cell(position, numbers, name, layout):
+    row, j = divmod(position, len(layout.columns))
+    column = layout.columns[j]
+    hint = "; unlabelled=True reads lines without a label" * (column is not None and column == layout.label)
+    raise ValueError(f"{name}, line {numbers[row]}: column {j + 1} ({column}) is empty{hint}")
 
 
 def write_conll(
     path_or_file: File | IO[str], tokens: TokenColumns, separator: str = " ",
-    extra: Iterable[Sequence[str]] = (),
+    extra: Iterable[Sequence[str]] = (), *, format: str = "columns",
 ) -> None:  # fmt: skip
     """Write `TokenColumns` as lines of columns, labels last; `read_conll` gives the same back.
 
-    extra: further flat lists of N cells to put after the labels, e.g. predictions for conlleval.
-    Writing to a path is atomic. Raises ValueError for a cell that is empty or would not survive being read
-    back (blanks or newlines inside; name another separator), naming sequence and token.
+    extra : further flat lists of N cells to put after the labels, e.g. predictions for conlleval.
+    format : "columns", or "conllu": columns and labels stand where their names say, words are numbered, and _
+        stands where nothing is known.
+
+    A label None is left out, which `read_conll(unlabelled=True)` reads. Writing to a path is atomic. Raises
+    ValueError for a cell that is empty or would not survive being read back (blanks, newlines or a byte order
+    mark inside; name another separator), naming sequence and token.
     """
+    if one_of("format", format, ("columns", "conllu")) == "conllu":
+        tokens, separator, extra = _as_conllu(tokens), "\t", ()
     if _separator_byte(separator) is None:
         raise ValueError("separator: expected one ASCII character, found None")
+    extra = list(extra)
     parts = [*tokens.columns.values(), *([] if tokens.labels is None else [tokens.labels]), *extra]
     for part in parts:
         if len(part) != tokens.n_tokens:
             raise ValueError(f"expected {tokens.n_tokens} cells in every column, found {len(part)}")
-        _check_cells(part, tokens, separator)
+        may_lack = part is tokens.labels and tokens.columns and not extra
+        _check_cells(part, tokens, separator, {None} if may_lack else set())
     text = io.StringIO()
     for start, stop in pairwise(tokens.seq_ptr.tolist()):
         if stop > start:  # a sentence of length 0 has no lines in this format
             rows = zip(*(part[start:stop] for part in parts), strict=True)
-            text.write("\n".join(map(separator.join, rows)) + "\n\n")
+            cells = ([cell for cell in row if cell is not None] for row in rows)
+            text.write("\n".join(map(separator.join, cells)) + "\n\n")
     if hasattr(path_or_file, "write"):
         path_or_file.write(text.getvalue())
     else:
@@ -312,7 +477,21 @@ def write_conll(
             file.write(text.getvalue().encode("utf-8"))
 
 
-def _check_cells(part, tokens, separator):
+def _as_conllu(tokens):
+    """`TokenColumns` of all fields of CoNLL-U."""
+    given = dict(tokens.columns)
+    if tokens.labels is not None:
+        given[tokens.label_name] = ["_" if label is None else label for label in tokens.labels]
+    if wrong := [name for name in given if name not in CONLLU_FIELDS]:
+        names = ", ".join(CONLLU_FIELDS)
+        raise ValueError(f"format='conllu': expected columns {names}, found {shown(wrong[0])}")
+    numbers = np.arange(tokens.n_tokens) - np.repeat(tokens.seq_ptr[:-1], np.diff(tokens.seq_ptr)) + 1
+    given["id"] = list(map(str, numbers.tolist()))
+    blank = ["_"] * tokens.n_tokens
+    return TokenColumns({name: given.get(name, blank) for name in CONLLU_FIELDS}, tokens.seq_ptr)
+
+
+def _check_cells(part, tokens, separator, allowed):
     def is_bad(cell):
         try:
             raw = cell.encode("utf-8")
@@ -322,10 +501,9 @@ def _check_cells(part, tokens, separator):
             return raw.split() != [raw]
         return not raw.strip() or separator in cell or b"\n" in raw or b"\r" in raw
 
-    bad = {cell for cell in set(part) if not isinstance(cell, str) or is_bad(cell)}
+    odd = {cell for cell in set(part) if not isinstance(cell, str)}
+    bad = odd - allowed | {cell for cell in set(part) - odd if "\ufeff" in cell or is_bad(cell)}
     if bad:
         t = next(t for t, cell in enumerate(part) if cell in bad)
-        raise ValueError(
-            f"{where(t, tokens.seq_ptr)}: expected a string that fits between separators {shown(separator)}, "
-            f"found {shown(part[t])}"
-        )
+        wanted = f"a string that fits between separators {shown(separator)}"
+        raise ValueError(f"{where(t, tokens.seq_ptr)}: expected {wanted}, found {shown(part[t])}")

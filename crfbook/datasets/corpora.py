@@ -1,6 +1,6 @@
 """The real corpora: readers of what is not plain columns; which file holds a split, what a task takes.
 
-Readers (CoNLL-U, ATIS, NetTalk, Penn Treebank, Brown, CMUdict) take a path, an open file or bytes, and return
+Readers (ATIS, NetTalk, Penn Treebank, Brown, CMUdict) take a path, an open file or bytes, and return
 strings as upstream has them; what is odd in a file is handled there and nowhere else. Errors name file and
 line.
 
@@ -20,12 +20,9 @@ import numpy as np
 import data_fetch
 from crfbook._checks import shown
 from crfbook.data.columns import TokenColumns
-from crfbook.data.readers import Interner, clean_bytes, read_conll, read_source, text_lines
+from crfbook.data.readers import Interner, clean_bytes, read_conll, read_conllu, read_source, text_lines
 
 # ---- readers ----
-
-
-CONLLU_FIELDS = ("id", "word", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
 
 def shared_strings(values, shared=None):
@@ -38,39 +35,6 @@ def _filled_lines(source):
     """(where, line) of every line that is not blank; where: file and line, for messages."""
     lines, name = text_lines(source)
     return ((f"{name}, line {number}", line) for number, line in lines if line.strip())
-
-
-def read_conllu(source, columns=("word", "upos", "xpos", "feats", "head", "deprel"), shared=None):
-    """Universal Dependencies: syntactic words only (no ranges such as 4-5, no empty nodes such as 8.1).
-
-    columns: names among CONLLU_FIELDS. shared: a dict that lets several files share equal strings.
-    """
-    places = [CONLLU_FIELDS.index(name) for name in columns]
-    shared = {} if shared is None else shared
-    flat, seq_ptr = [[] for _ in places], [0]
-    n_tokens = 0
-    lines, name = text_lines(source)
-    for number, line in lines:  # the last one is empty
-        if not line.strip():
-            if n_tokens > seq_ptr[-1]:
-                seq_ptr.append(n_tokens)
-            continue
-        if line[0] == "#":
-            continue
-        cells = line.split("\t")
-        if len(cells) != 10:
-            raise ValueError(f"{name}, line {number}: expected the 10 columns of CoNLL-U, found {len(cells)}")
-        if not cells[0].isdecimal():
-            if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
-                raise ValueError(f"{name}, line {number}: expected a word number, found {shown(cells[0])}")
-            continue
-        wanted = n_tokens - seq_ptr[-1] + 1
-        if int(cells[0]) != wanted:
-            raise ValueError(f"{name}, line {number}: expected word {wanted}, found {cells[0]}")
-        for out, place in zip(flat, places, strict=True):
-            out.append(shared.setdefault(cells[place], cells[place]))
-        n_tokens += 1
-    return TokenColumns(dict(zip(columns, flat, strict=True)), seq_ptr)
 
 
 def supertags(tokens):

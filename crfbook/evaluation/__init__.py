@@ -1,7 +1,8 @@
 """Metrics on label sequences: token accuracy, chunks as conlleval counts them, intervals and tests.
 
 Input is always lists of sequences of labels, gold first. This folder imports nothing of the rest of crfbook.
-Rates are fractions (0.9375). `ChunkReport.text` prints conlleval's percentages.
+`schemes` says how labels mark chunks, and converts them. Rates are fractions (0.9375). `ChunkReport.text`
+prints conlleval's percentages.
 """
 
 from .metrics import (
@@ -10,24 +11,17 @@ from .metrics import (
     PairedTest,
     bootstrap_interval,
     chunk_report,
-    chunks,
+    chunk_score,
     confusion,
     error_table,
     holm,
     paired_test,
     token_accuracy,
 )
+from .schemes import ALIASES, SCHEMES, chunks, convert_labels
 
 __all__ = [
-    "ChunkReport",
-    "Interval",
-    "PairedTest",
-    "bootstrap_interval",
-    "chunk_report",
-    "chunks",
-    "confusion",
-    "error_table",
-    "holm",
-    "paired_test",
+    "ALIASES", "SCHEMES", "ChunkReport", "Interval", "PairedTest", "bootstrap_interval", "chunk_report",
+    "chunk_score", "chunks", "confusion", "convert_labels", "error_table", "holm", "paired_test",
     "token_accuracy",
-]
+]  # fmt: skip

@@ -1,85 +1,25 @@
 """Metrics of two labellings: rates of tokens and chunks, the kind of error of each chunk, confusions of
 labels.
 
-The rules of conlleval.pl, on arrays, decide where chunks start and end, and which of them two labellings
-share. A bootstrap over sentences gives intervals of a rate, and tests compare two systems on the same
-sentences.
+`crfbook/evaluation/schemes.py` says where chunks start and end; which of them two labellings share is decided
+here, by the rule of conlleval.pl, on arrays. A bootstrap over sentences gives intervals of a rate, and tests
+compare two systems on the same sentences. A token whose gold label is None is masked: it counts nowhere.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from .schemes import TAGS, Chunk, Reading, chunk_lists, flatten, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Labels = Sequence[Sequence[Hashable]]
-TAGS = {tag: code for code, tag in enumerate(["O", "B", "I", "E", ".", "[", "]", "S"])}
-_O, _B, _I, _E, _DOT, _OPEN, _CLOSE, _S = range(8)
-
-
-class Flat(NamedTuple):
-    """All sequences in a row, each followed by one boundary token `O`, as conlleval reads its file."""
-
-    tag: np.ndarray  # (n,) codes of TAGS
-    type: np.ndarray  # (n,) ids; 0 is the empty type
-    starts: np.ndarray  # (n,) bool: a chunk starts here
-    ends: np.ndarray  # (n,) bool: a chunk ended just before
-
-
-def _split(label):
-    """(prefix, type): cut at the first dash. As in the script, a type of "0" is no type."""
-    tag, dash, kind = str(label).partition("-")
-    return (tag, kind if kind != "0" else "") if dash else (str(label), "")
-
-
-def flatten(sequences, tags, types, iobes):
-    """Codes of all labels; `tags` and `types` (dicts string -> id) grow."""
-    codes = {}
-    flat = []
-    for labels in sequences:
-        for label in labels:
-            code = codes.get(label)
-            if code is None:
-                tag, kind = _split(label)
-                code = codes[label] = (tags.setdefault(tag, len(tags)), types.setdefault(kind, len(types)))
-            flat.append(code)
-        flat.append((_O, 0))
-    tag, kind = np.array(flat, dtype=np.int64).reshape(-1, 2).T
-    before_tag, before_kind = np.append(_O, tag)[:-1], np.append(0, kind)[:-1]
-    return Flat(tag, kind, *_edges(before_tag, tag, before_kind != kind, iobes))
-
-
-def _edges(before, tag, changed, iobes):
-    """Where chunks start and where they have ended, by the rules of conlleval.
-
-    start: O or I or B before B; O or E before I; O or E before E; a new type (unless O or "."); "[" and "]".
-    end:   B or I before B; B, I or E before O; E before E or I; a new type (unless after O or ".");
-           after "[" and "]".
-    The script knows no S, and E before B is neither start nor end; `iobes` adds: B and S always start,
-    E and S always end.
-    """
-    starts = (
-        (tag == _B) & np.isin(before, (_O, _B, _I))
-        | np.isin(tag, (_I, _E)) & np.isin(before, (_O, _E))
-        | changed & ~np.isin(tag, (_O, _DOT))
-        | np.isin(tag, (_OPEN, _CLOSE))
-    )
-    ends = (
-        (tag == _B) & np.isin(before, (_B, _I))
-        | (tag == _O) & np.isin(before, (_B, _I, _E))
-        | (before == _E) & np.isin(tag, (_E, _I))
-        | changed & ~np.isin(before, (_O, _DOT))
-        | np.isin(before, (_OPEN, _CLOSE))
-    )
-    if iobes:
-        starts |= np.isin(tag, (_B, _S)) | (before == _S) & (tag != _O)
-        ends |= np.isin(before, (_E, _S)) | (before != _O) & np.isin(tag, (_B, _S))
-    return starts, ends
 
 
 def correct_ends(gold, found):
@@ -121,54 +61,43 @@ def metric_function(name):
 def check_lengths(gold, predicted):
     """Raise ValueError naming the first sequence whose two labellings differ in length."""
     if len(gold) != len(predicted):
-        raise ValueError(
-            f"expected as many predicted as gold sequences, got {len(predicted)} and {len(gold)}"
-        )
+        both = f"{len(predicted)} and {len(gold)}"
+        raise ValueError(f"expected as many predicted as gold sequences, got {both}")
     for i, (a, b) in enumerate(zip(gold, predicted, strict=True)):
         if len(a) != len(b):
-            raise ValueError(
-                f"sequence {i}: expected {len(a)} predicted labels (one for each gold label), got {len(b)}"
-            )
+            wanted = f"{len(a)} predicted labels (one for each gold label)"
+            raise ValueError(f"sequence {i}: expected {wanted}, got {len(b)}")
+
+
+def unmasked(gold, *predicted):
+    """Labellings without the tokens whose gold label is None, and without sequences of nothing else.
+
+    Raises ValueError naming the place: sequences that differ in length; a predicted label of None where gold
+    has one; -100 as the only negative number among gold labels, which looks like padding.
+    """
+    for labels in predicted:
+        check_lengths(gold, labels)
+    places = [[t for t, label in enumerate(row) if label is not None] for row in gold]
+    padded = {y for row in gold for y in row if isinstance(y, int | np.integer) and y < 0} == {-100}
+    for i, kept in enumerate(places):
+        if padded and (found := [t for t in kept if gold[i][t] == -100]):
+            question = "the only label below 0, -100: is it padding? Write None, which counts nowhere"
+            raise ValueError(f"sequence {i}, token {found[0]}: expected a label, got {question}")
+        if found := [t for t in kept for labels in predicted if labels[i][t] is None]:
+            wanted = "expected a predicted label, got None, which masks gold labels alone"
+            raise ValueError(f"sequence {i}, token {found[0]}: {wanted}")
+    if sum(map(len, places)) == sum(map(len, gold)):
+        return gold, *predicted
+    rows = [i for i, kept in enumerate(places) if len(kept) or not len(gold[i])]
+    return tuple([[labels[i][t] for t in places[i]] for i in rows] for labels in (gold, *predicted))
 
 
 def token_accuracy(gold: Labels, predicted: Labels) -> float:
     """Share of the tokens whose label is right; 0.0 without tokens. Labels are any objects that compare."""
-    check_lengths(gold, predicted)
+    gold, predicted = unmasked(gold, predicted)
     n_tokens = sum(len(labels) for labels in gold)
     right = sum(bool(x == z) for a, b in zip(gold, predicted, strict=True) for x, z in zip(a, b, strict=True))
     return right / n_tokens if n_tokens else 0.0
-
-
-def unread(labels: Iterable[Hashable], scheme: str) -> tuple[list[Hashable], bool]:
-    """(labels of a set that are not read by this scheme, whether some of the others are of chunks).
-
-    Prefixes that are read: O B I E . [ ], with "IOBES" also S. Of B and E together conlleval does not read E.
-    """
-    prefix = {label: _split(label)[0] for label in labels}
-    known = set(TAGS) - (set() if scheme == "IOBES" else {"S"} | ({"E"} if "B" in prefix.values() else set()))
-    lost = sorted((label for label in prefix if prefix[label] not in known), key=str)
-    return lost, any(tag in known - {"O", "."} for tag in prefix.values())
-
-
-def scheme_of(labels: Iterable[Hashable]) -> str:
-    """The scheme that reads most of a set of labels: "conlleval", or "IOBES" for S-x, or B-x and E-x."""
-    return min(("conlleval", "IOBES"), key=lambda scheme: len(unread(labels, scheme)[0]))
-
-
-def some_of(labels: Sequence[Hashable]) -> str:
-    """A few labels, for a message."""
-    plain = (label.item() if isinstance(label, np.generic) else label for label in labels[:5])
-    return ", ".join(f"{label!r:.40}" for label in plain) + ", ..." * (len(labels) > 5)
-
-
-def warn_unread(gold, predicted, scheme, metric="f1"):
-    """One UserWarning with the labels that the scheme does not read, where the metric is one of chunks."""
-    labels = {label for side in (gold, predicted) for sequence in side for label in sequence}
-    lost = unread(labels, scheme)[0] if metric in ("f1", "precision", "recall") else []
-    if lost:
-        other = "; scheme='IOBES' reads more" if len(unread(labels, "IOBES")[0]) < len(lost) else ""
-        sentence = f"chunks: {scheme} reads O, B-x, I-x and the like, not {some_of(lost)}{other}"
-        warnings.warn(sentence, UserWarning, stacklevel=3)
 
 
 class Counted(NamedTuple):
@@ -176,20 +105,24 @@ class Counted(NamedTuple):
     by_type: dict  # type -> (correct, gold, predicted)
 
 
-def count_chunks(gold, predicted, scheme):
-    check_lengths(gold, predicted)
-    if scheme not in ("conlleval", "IOBES"):
-        raise ValueError(f'scheme: expected "conlleval" or "IOBES", got {scheme!r:.80}')
+def readable(gold, predicted, scheme, strict=False, metric="f1"):
+    """(`Reading` for this metric, gold, each of `predicted`); masked tokens are left out."""
+    gold, *found = unmasked(gold, *predicted)
+    if metric not in ("f1", "precision", "recall"):
+        return Reading(None), gold, *found
+    return reading_of(gold, scheme, strict, say=True, others=chain(*found), level=4), gold, *found
+
+
+def count_chunks(gold, predicted, read, strict=False):
     tags, types = dict(TAGS), {"": 0}
-    a, b = (flatten(labels, tags, types, scheme == "IOBES") for labels in (gold, predicted))
+    a, b = (flatten(labels, read, tags, types, strict) for labels in (gold, predicted))
     length = np.array([len(labels) for labels in gold], dtype=np.int64)
     sentence = np.repeat(np.arange(len(length)), length + 1)
     correct = correct_ends(a, b)
     right = (a.tag == b.tag) & (a.type == b.type)
     before = np.flatnonzero(correct) - 1  # last tokens of chunks found
-    per_sentence = [
-        np.bincount(sentence[tokens], minlength=len(length)) for tokens in (before, a.starts, b.starts, right)
-    ]
+    chosen = before, a.starts, b.starts, right
+    per_sentence = [np.bincount(sentence[tokens], minlength=len(length)) for tokens in chosen]
     n_right = per_sentence[3] - 1  # the boundary token is always right
     counts = np.stack([*per_sentence[:3], length, n_right, np.ones_like(length), n_right == length], axis=1)
     of_type = a.type[before], a.type[a.starts], b.type[b.starts]
@@ -215,10 +148,9 @@ class ChunkReport(NamedTuple):
         """DataFrame, a row for each type: correct, gold, predicted, precision, recall, f1."""
         import pandas as pd
 
-        counts = np.array([self.by_type[name] for name in sorted(self.by_type)], dtype=np.int64).reshape(
-            -1, 3
-        )
-        frame = pd.DataFrame(counts, columns=["correct", "gold", "predicted"], index=sorted(self.by_type))
+        names = sorted(self.by_type)
+        counts = np.array([self.by_type[name] for name in names], dtype=np.int64).reshape(-1, 3)
+        frame = pd.DataFrame(counts, columns=["correct", "gold", "predicted"], index=names)
         for name in ("precision", "recall", "f1"):
             frame[name] = METRICS[name](counts)
         return frame.rename_axis("type")
@@ -230,10 +162,8 @@ class ChunkReport(NamedTuple):
             f"found: {self.n_predicted} phrases; correct: {self.n_correct}."
         ]
         if self.n_tokens:
-            lines.append(
-                f"accuracy: {100 * self.accuracy:6.2f}%; "
-                + _percentages(self.n_correct, self.n_gold, self.n_predicted)
-            )
+            rates = _percentages(self.n_correct, self.n_gold, self.n_predicted)
+            lines.append(f"accuracy: {100 * self.accuracy:6.2f}%; {rates}")
         for name, row in sorted(self.by_type.items()):
             lines.append(f"{name:>17}: {_percentages(*row)}  {row[PREDICTED]}")
         return "\n".join(lines)
@@ -246,41 +176,46 @@ def _percentages(n_correct, n_gold, n_predicted):
     return f"precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}"
 
 
-def chunk_report(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> ChunkReport:
+def chunk_report(
+    gold: Labels, predicted: Labels, scheme: str = "conlleval", strict: bool = False
+) -> ChunkReport:
     """`ChunkReport`: precision, recall and F1 of chunks (type, first and last token right), also by type.
 
-    The label is cut at its first dash into prefix and type. With scheme "conlleval" chunks start and end as
-    in conlleval.pl (Tjong Kim Sang, version of 2004-01-26), which reads IOB1, IOB2, IOE1 and IOE2 and broken
-    sequences (O then I-X starts a chunk). It does not read IOBES: neighbours of one type run together.
-    "IOBES" adds what is missing. Sequences never share a chunk.
-    Raises ValueError naming the sequence whose lengths differ. Warns of labels that the scheme does not read:
-    what they mark is not counted.
+    scheme : "conlleval": chunks start and end as in conlleval.pl (Tjong Kim Sang, version of 2004-01-26),
+        which reads IOB1, IOB2, IOE1 and IOE2 and broken sequences (O then I-X starts a chunk). It does not
+        read S, and of BIOES neighbours of one type run together. A name of `SCHEMES` or `ALIASES`: the same
+        rules, and what is missing in them. "auto": the scheme that the labels have; one line is printed.
+    strict : chunks that the scheme forbids are none, as in seqeval's strict mode.
+
+    Sequences never share a chunk. A gold label None masks its token: it is left out on both sides.
+    Raises ValueError naming the sequence whose lengths differ, and labels that the scheme does not read. With
+    "conlleval" labels of no scheme are warned of: what they mark is not counted.
     """
-    counted = count_chunks(gold, predicted, scheme)
-    warn_unread(gold, predicted, scheme)
+    read, gold, predicted = readable(gold, [predicted], scheme, strict)
+    counted = count_chunks(gold, predicted, read, strict)
     total = counted.counts.sum(axis=0)
     rates = (float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1"))
     sizes = (int(total[column]) for column in (TOKENS, GOLD, PREDICTED, CORRECT))
     return ChunkReport._make([*sizes, *rates, counted.by_type])
 
 
-def chunks(labels: Sequence[Hashable], scheme: str = "conlleval") -> list[tuple[str, int, int]]:
-    """Chunks of one sequence, by the same rules: list of (type, start, stop), tokens start:stop."""
-    types = {"": 0}
-    flat = flatten([labels], dict(TAGS), types, scheme == "IOBES")
-    names = list(types)
-    found, start = [], None
-    for t in range(len(labels) + 1):
-        if flat.ends[t] and start is not None:
-            found.append((names[flat.type[start]], start, t))
-            start = None
-        if flat.starts[t]:
-            start = t
-    return found
+def chunk_score(
+    gold: Labels, predicted: Labels, metric: str = "f1", scheme: str | Reading = "auto", strict: bool = False
+) -> float:
+    """ "f1", "precision" or "recall" of chunks alone, as a number for scorers; "auto" prints nothing.
+
+    Arguments and errors are those of `chunk_report`.
+    """
+    rate = metric_function(metric)
+    gold, predicted = unmasked(gold, predicted)
+    read = reading_of(gold, scheme, strict, others=predicted)
+    return float(rate(count_chunks(gold, predicted, read, strict).counts.sum(axis=0)))
 
 
-def error_table(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> pd.DataFrame:
-    """DataFrame of what became of the gold chunks of each type.
+def error_table(
+    gold: Labels, predicted: Labels, scheme: str = "conlleval", strict: bool = False
+) -> pd.DataFrame:
+    """DataFrame of what became of the gold chunks of each type. scheme, strict : as in `chunk_report`.
 
     correct: same span and type. wrong_type: same span. wrong_boundary: a predicted chunk of the same type
     overlaps. wrong_both: one of another type overlaps. missed: none overlaps. The first that holds;
@@ -288,12 +223,11 @@ def error_table(gold: Labels, predicted: Labels, scheme: str = "conlleval") -> p
     """
     import pandas as pd
 
-    check_lengths(gold, predicted)
-    warn_unread(gold, predicted, scheme)
+    read, gold, predicted = readable(gold, [predicted], scheme, strict)
     kinds = ["correct", "wrong_type", "wrong_boundary", "wrong_both", "missed", "spurious"]
     counts: dict[str, dict[str, int]] = {}
-    for labels, guess in zip(gold, predicted, strict=True):
-        ours, theirs = chunks(labels, scheme), chunks(guess, scheme)
+    chunk: Chunk
+    for ours, theirs in zip(*(chunk_lists(rows, read, strict) for rows in (gold, predicted)), strict=True):
         for chunk in ours:
             counts.setdefault(chunk[0], dict.fromkeys(kinds, 0))[_fate(chunk, theirs)] += 1
         for chunk in theirs:
@@ -325,7 +259,7 @@ def confusion(gold: Labels, predicted: Labels, labels: Sequence[Hashable] | None
     """
     import pandas as pd
 
-    check_lengths(gold, predicted)
+    gold, predicted = unmasked(gold, predicted)
     if labels is None:
         seen = {label for side in (gold, predicted) for sequence in side for label in sequence}
         labels = sorted(seen, key=_rank)
@@ -339,9 +273,8 @@ def confusion(gold: Labels, predicted: Labels, labels: Sequence[Hashable] | None
     counts = np.zeros((len(labels), len(labels)), dtype=np.int64)
     if pairs:
         np.add.at(counts, tuple(np.array(pairs).T), 1)
-    return pd.DataFrame(
-        counts, *(pd.Index(labels, name=side, tupleize_cols=False) for side in ("gold", "predicted"))
-    )
+    axes = (pd.Index(labels, name=side, tupleize_cols=False) for side in ("gold", "predicted"))
+    return pd.DataFrame(counts, *axes)
 
 
 def _rank(label):
@@ -376,7 +309,7 @@ def _resample(counts, n_samples, rng):
 
 def bootstrap_interval(
     gold: Labels, predicted: Labels, metric: str = "f1", *, level: float = 0.95, n_samples: int = 1000,
-    random_state: Any = 0, scheme: str = "conlleval",
+    random_state: Any = 0, scheme: str = "conlleval", strict: bool = False,
 ) -> Interval:  # fmt: skip
     """Percentile bootstrap interval of a metric, resampling whole sentences: `Interval(value, low, high)`.
 
@@ -384,15 +317,14 @@ def bootstrap_interval(
     level : probability that the interval covers.
     n_samples : resamples.
     random_state : as in scikit-learn.
-    scheme : as in `chunk_report`.
+    scheme, strict : as in `chunk_report`.
     """
     rate = metric_function(metric)
     if len(gold) == 0 or not 0 < level < 1 or n_samples < 1:
-        raise ValueError(
-            f"expected sentences, 0 < level < 1 and n_samples >= 1, got {len(gold)}, {level} and {n_samples}"
-        )
-    counts = count_chunks(gold, predicted, scheme).counts
-    warn_unread(gold, predicted, scheme, metric)
+        got = f"{len(gold)}, {level} and {n_samples}"
+        raise ValueError(f"expected sentences, 0 < level < 1 and n_samples >= 1, got {got}")
+    read, gold, predicted = readable(gold, [predicted], scheme, strict, metric)
+    counts = count_chunks(gold, predicted, read, strict).counts
     values = rate(_resample(counts, n_samples, _generator(random_state)))
     low, high = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(rate(counts.sum(axis=0))), float(low), float(high))
@@ -401,6 +333,7 @@ def bootstrap_interval(
 def paired_test(
     gold: Labels, predicted_a: Labels, predicted_b: Labels, metric: str = "f1", *,
     method: str = "randomisation", n_samples: int = 10000, random_state: Any = 0, scheme: str = "conlleval",
+    strict: bool = False,
 ) -> PairedTest:  # fmt: skip
     """Is system b better than a on the same sentences? `PairedTest(difference, p_value, value_a, value_b)`.
 
@@ -408,7 +341,7 @@ def paired_test(
         probability 1/2; p is the share of such shuffles whose difference is at least as large as ours, in
         either direction. "bootstrap": sentences are resampled; p is twice the smaller share of samples on one
         side of zero.
-    metric, n_samples, random_state, scheme : as in `bootstrap_interval`.
+    metric, n_samples, random_state, scheme, strict : as in `bootstrap_interval`.
     Both count the sample at hand, so p is never 0.
     """
     rate = metric_function(metric)
@@ -416,8 +349,8 @@ def paired_test(
         raise ValueError(f'method: expected "randomisation" or "bootstrap", got {method!r:.80}')
     if len(gold) == 0 or n_samples < 1:
         raise ValueError(f"expected sentences and n_samples >= 1, got {len(gold)} and {n_samples}")
-    a, b = (count_chunks(gold, labels, scheme).counts for labels in (predicted_a, predicted_b))
-    warn_unread(gold, [*predicted_a, *predicted_b], scheme, metric)
+    read, gold, *both = readable(gold, [predicted_a, predicted_b], scheme, strict, metric)
+    a, b = (count_chunks(gold, labels, read, strict).counts for labels in both)
     total_a, total_b = a.sum(axis=0), b.sum(axis=0)
     value_a, value_b = float(rate(total_a)), float(rate(total_b))
     rng, slack = _generator(random_state), 1e-12  # equal shuffles count as equal in spite of rounding

@@ -145,7 +145,7 @@ class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
 
     **Labels and constraints**
 
-    constraints : default None. "BIO", "IOB1", "BIOES" or a table: see
+    constraints : default None. "BIO", "IOB1", "BIOES", "BILOU", "IO" or a table: see
         `crfbook.data.constraints.constraints_from`. Forbidden transitions have probability 0 in training and
         are never predicted. A transition that training merely never shows is not forbidden: it has weight 0.
     on_violation : "raise" or "drop", default "raise". What to do with training sequences that violate the

@@ -9,13 +9,14 @@ import numpy as np
 
 from crfbook._checks import check_fields, shown, unexpected, whole
 from crfbook.data.columns import TokenColumns
-from crfbook.data.constraints import SCHEMES, Constraints, constraints_from, describe_violations, violations
+from crfbook.data.constraints import Constraints, constraints_from, describe_violations, violations
 from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences, without_zeros
 from crfbook.data.features import FeatureSet, empirical_counts, from_keys, observed, select
 from crfbook.data.vocabulary import in_order, number_labels
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.given_attributes import is_columns
 from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary
+from crfbook.evaluation import SCHEMES
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
 

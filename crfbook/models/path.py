@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,8 +32,8 @@ from crfbook.data.columns import Data
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
 from crfbook.data.vocabulary import Labels
-from crfbook.evaluation import token_accuracy
-from crfbook.evaluation.metrics import METRICS, count_chunks, scheme_of, some_of, unread
+from crfbook.evaluation import chunk_score, token_accuracy
+from crfbook.evaluation.schemes import reading_of
 from crfbook.learners.coordinate.descent import largest_c1
 from crfbook.models.crf import CRF
 from crfbook.models.fitting import forecast_line, train
@@ -83,6 +84,7 @@ def regularization_path(
     cv: Any = None, X_dev: Data | None = None, y_dev: Labels | None = None,
     scoring: str | Callable[[Any, Any], float] = "accuracy",
     callback: Callable[[dict[str, Any], CRF], object] | None = None,
+    scheme: str = "auto", strict: bool = False,
 ) -> Path:  # fmt: skip
     """Fit `model` (a CRF; it is not changed, its c1 not read) for every c1 of a path.
 
@@ -98,9 +100,9 @@ def regularization_path(
         same values of c1.
     X_dev, y_dev : held-out sequences that are scored in place of cross-validation.
     scoring : "accuracy" of tokens, "f1" of chunks, or a function (gold, found: lists of sequences of labels)
-        -> number, larger is better; it is tried on (gold, gold) before anything is trained. Chunks are
-        counted as conlleval does, and as IOBES where the labels are (S-x, or B-x and E-x): what
-        `constraints="BIOES"` allows. Labels none of which reads as a chunk are refused, some warned of.
+        -> number, larger is better; it is tried on (gold, gold) before anything is trained.
+    scheme, strict : of "f1": how chunks are read, as in `evaluation.chunk_report`. "auto": the scheme that
+        the labels have; labels of none are refused.
     callback : called with (row: dict, model) after each c1 of the path itself; True ends the path.
 
     Returns a `Path`. Columns of its frame: c1, objective (of the model, its penalty included), n_active, of
@@ -121,9 +123,7 @@ def regularization_path(
     function_or_none("callback", callback)
     problem = _Problem(model, X, y)
     X_dev, y_dev = listed(X_dev, "X_dev"), listed(y_dev, "y_dev")
-    of_dev = gold_labels(X_dev, y_dev) if X_dev is not None and scoring == "f1" else []
-    known = {*problem.ready.encoder.labels_, *(label for row in of_dev for label in row)}
-    score = _scorer(scoring, known - {None})
+    score = _scorer(scoring, scheme, strict, [(X, y), (X_dev, y_dev)], model.verbose)
     dev = None if X_dev is None else _held_out("X_dev", X_dev, y_dev, score)
     splits = [] if cv is None else _splits(cv, X, y, score)
     strengths = _grid(problem, n_strengths, ratio) if strengths is None else _checked(strengths)
@@ -162,22 +162,20 @@ def regularization_path(
     return _path(rows, models, np.array(scores), status)
 
 
-def _scorer(scoring, labels):
-    """The function that `scoring` stands for; labels : all that are scored."""
+def _scorer(scoring, scheme, strict, data, say):
+    """The function that `scoring` stands for; data : all (X, y) that are scored."""
     if callable(scoring) or scoring == "accuracy":
         return scoring if callable(scoring) else token_accuracy
     if scoring != "f1":
         mean = "say functools.partial(crfbook.metrics.flat_f1_score, average='macro')"
         names = f"'accuracy', 'f1' or a function, got {shown(scoring)}"
         raise ValueError(f"scoring: expected {names}; of scikit-learn's scores of tokens {mean}")
-    scheme = scheme_of(labels)
-    lost, some = unread(labels, scheme)
-    sentence = f"scoring='f1': expected labels of chunks, such as B-x, I-x and O, got {some_of(lost)}"
-    if lost and not some:
-        raise ValueError(f"{sentence}; scoring='accuracy' counts tokens")
-    if lost:
-        warnings.warn(f"{sentence} among others", UserWarning, stacklevel=3)
-    return lambda gold, found: float(METRICS["f1"](count_chunks(gold, found, scheme).counts.sum(axis=0)))
+    rows = [row for X, y in data if X is not None for row in gold_labels(X, y)]
+    try:
+        read = reading_of(rows, scheme, strict, say=bool(say), level=4)
+    except ValueError as error:
+        raise ValueError(f"scoring='f1': {error}; scoring='accuracy' counts tokens") from None
+    return partial(chunk_score, scheme=read, strict=strict)
 
 
 class _Problem:
@@ -257,9 +255,8 @@ def _held_out(name, X, y, score):
         raise ValueError(f"{name}: expected sequences with tokens to score, got none")
     value = score(gold, gold)
     if not (is_number(value) and np.isfinite(value)):
-        raise ValueError(
-            f"scoring: expected a function that returns a finite number, got {shown(value)} of it"
-        )
+        wanted = "a function that returns a finite number"
+        raise ValueError(f"scoring: expected {wanted}, got {shown(value)} of it")
     return X, gold
 
 
@@ -288,9 +285,8 @@ def _splits(cv, X, y, score):
         for part in pair:
             numbers = part.ndim == 1 and len(part) and part.dtype.kind in "iu"
             if not (numbers and 0 <= part.min() and part.max() < n):
-                raise ValueError(
-                    f"cv, fold {i}: expected numbers of sequences in 0..{n - 1}, got {shown(part)}"
-                )
+                wanted = f"numbers of sequences in 0..{n - 1}"
+                raise ValueError(f"cv, fold {i}: expected {wanted}, got {shown(part)}")
         if not any(map(len, gold_labels(_take(X, pair[0]), _take(y, pair[0])))):
             raise ValueError(f"cv, fold {i}: expected sequences with tokens to train on, got none")
         _held_out(f"cv, fold {i}", _take(X, pair[1]), _take(y, pair[1]), score)

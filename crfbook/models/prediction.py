@@ -7,7 +7,7 @@ do: they score as if they did not exist.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -133,13 +133,21 @@ class Predictions(Predictor, BaseEstimator):
         features, w, constraints, _ = self._model()
         return inference.iter_edge_marginals(corpus, features, w, constraints)
 
-    def span_log_proba(self, X: Data, spans: Iterable[tuple[int, int, Iterable[Hashable]]]) -> np.ndarray:
+    def span_log_proba(
+        self, X: Data, spans: Iterable[tuple[Any, ...]], scheme: str | None = None
+    ) -> np.ndarray:
         """log p(these labels at these tokens | x) of spans, (n,) in nats: how sure the model is of an entity.
 
-        spans : (sequence, first token in it, labels) each: (3, 5, ["B-PER", "I-PER"]). Raises ValueError for
-        a span outside its sequence, and for a label that the model does not know.
+        spans : (sequence, first token in it, labels) each: (3, 5, ["B-PER", "I-PER"]). With a scheme:
+            (sequence, first token, token after the last one, type) each, (3, 5, 7, "PER").
+        scheme : name of the scheme of the labels, or "auto". The probability is that of this chunk, not of
+            longer ones: of B-PER I-PER and then no I-PER.
+
+        Raises ValueError for a span outside its sequence, a label or a type that the model does not know.
         """
         check_is_fitted(self, "weights_")
+        if scheme is not None:
+            return self._chunk_log_proba(X, list(spans), scheme, self._known(X).lengths)
         number = {label: i for i, label in enumerate(self.encoder_.labels_)}
         found = []
         for i, (sequence, first, labels) in enumerate(spans):
@@ -160,14 +168,14 @@ class Predictions(Predictor, BaseEstimator):
         return np.minimum(inference.log_proba(corpus, *self._model()), 0.0)  # above 0 is rounding
 
     def score(self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Token accuracy. A label that the model does not know counts as an error.
+        """Token accuracy. A label that the model does not know counts as an error, None not at all.
 
         sample_weight : (S,) weights of the sequences, default 1. Raises ValueError without any token.
         """
         found = self.predict(X)
         gold = gold_labels(X, y)
-        length = np.array([len(labels) for labels in found], float)
-        same_lengths(length.astype(int), [len(labels) for labels in gold])
+        same_lengths([len(labels) for labels in found], [len(labels) for labels in gold])
+        length = np.array([sum(label is not None for label in labels) for labels in gold], float)
         pairs = zip(gold, found, strict=True)
         right = np.array([sum(bool(x == z) for x, z in zip(a, b, strict=True)) for a, b in pairs], float)
         weight = np.ones(len(found))

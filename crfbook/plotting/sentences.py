@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crfbook.evaluation.metrics import chunks, scheme_of
+from crfbook.evaluation.schemes import Reading, chunk_lists, reading_of
 from crfbook.plotting.style import COLOURS, DASHES, FAINT, INK, as_array, as_probabilities, axes, plain
 
 if TYPE_CHECKING:
@@ -23,18 +24,19 @@ _MONO = 0.602  # width of a character of DejaVu Sans Mono, in units of the font 
 def tagged_text(
     sentences: Sequence[Sequence[str]], labels: Sequence[Sequence[str]],
     confidence: Sequence[ArrayLike] | None = None, *, types: Sequence[str] | None = None, width: int = 62,
-    size: float = 10, ax: Axes | None = None,
+    size: float = 10, ax: Axes | None = None, scheme: str = "auto", strict: bool = False,
 ) -> list[tuple[Any, ...]]:  # fmt: skip
     """Sentences as lines of text, each chunk in a box of its type's colour, its type written above.
 
-    sentences, labels : lists of S lists of strings, labels as B-X, I-X, O. Each sentence begins on a new
-        line.
+    sentences, labels : lists of S lists of strings. Each sentence begins on a new line.
     confidence : list of S arrays (T,) in [0, 1], drawn as a bar under each token. Full width is 1; a bar
         below
         0.8 is orange.
     types : order of the types, which fixes the colours; None: sorted.
     width : characters a line.
     size : points.
+    scheme, strict : how labels are read, as in `evaluation.chunk_report`. With "auto" labels of no
+        scheme are read as conlleval reads them.
 
     A word that is longer than a line is cut (…). A character that the font lacks is drawn as ▯. No sentence
     is an empty picture. Returns the chunks as drawn, a list of (sentence, type, start, stop, lowest
@@ -42,19 +44,19 @@ def tagged_text(
     Raises ValueError if lengths do not fit or a confidence is no probability.
     """
     if len(labels) != len(sentences):
-        raise ValueError(
-            f"expected as many sequences of labels as sentences, got {len(sentences)} and {len(labels)}"
-        )
+        both = f"{len(sentences)} and {len(labels)}"
+        raise ValueError(f"expected as many sequences of labels as sentences, got {both}")
     sure = [None] * len(sentences)
     for i, words in enumerate(sentences):
         if len(labels[i]) != len(words):
-            raise ValueError(
-                f"sequence {i}: expected {len(words)} labels, one for each token, got {len(labels[i])}"
-            )
+            wanted = f"{len(words)} labels, one for each token"
+            raise ValueError(f"sequence {i}: expected {wanted}, got {len(labels[i])}")
         if confidence is not None:
             sure[i] = as_probabilities(confidence[i], (len(words),), f"confidence[{i}]")
-    scheme = scheme_of({label for row in labels for label in row})
-    found = [chunks(list(row), scheme) for row in labels]
+    read = Reading(None)
+    with suppress(*[ValueError] * (scheme == "auto")):  # a figure shows what can be read
+        read = reading_of(labels, scheme, strict)
+    found = chunk_lists(labels, read, strict)
     types = list(types or sorted({kind for row in found for kind, _, _ in row}))
 
     sentences = [[_drawable(word, width) for word in words] for words in sentences]
@@ -76,9 +78,8 @@ def tagged_text(
         for kind, start, stop in found[i]:
             colour = _TYPES[types.index(kind) % len(_TYPES)] if kind in types else INK
             _box(ax, words, line, column, kind, start, stop, colour, size)
-            drawn.append(
-                (i, kind, start, stop, None if sure[i] is None else float(sure[i][start:stop].min()))
-            )
+            lowest = None if sure[i] is None else float(sure[i][start:stop].min())
+            drawn.append((i, kind, start, stop, lowest))
         if sure[i] is not None:
             _bars(ax, words, line, column, sure[i])
     return drawn
@@ -86,11 +87,8 @@ def tagged_text(
 
 def _drawable(word, width):
     """What the font can show of a word, one column a character, at most `width` of them."""
-    seen = [
-        c
-        for c in unicodedata.normalize("NFC", word)
-        if unicodedata.category(c) not in ("Mn", "Me", "Cf", "Cc")
-    ]
+    unseen, word = ("Mn", "Me", "Cf", "Cc"), unicodedata.normalize("NFC", word)
+    seen = [c for c in word if unicodedata.category(c) not in unseen]
     text = "".join(c if _in_font(c) else "▯" for c in seen) or "▯"
     return text if len(text) <= width else text[: width - 1] + "…"
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from crfbook._checks import shown, unexpected
 from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
+from crfbook.evaluation.schemes import SCHEMES, chunk_terms, reading
 from crfbook.tagging.model import MOST_RANKS, SentenceModel
 
 
@@ -82,6 +84,30 @@ class Predictor:
 
         corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
         return inference.span_log_proba(corpus, features, w, spans, constraints, n_threads)
+
+    def _chunk_log_proba(self, X, spans, scheme, lengths):
+        """The same of chunks (sequence, first token, token after the last one, type)."""
+        number = {label: i for i, label in enumerate(self.encoder_.labels_)}
+        read, terms, owner = reading(number, scheme), [], []
+        if read.scheme is None:
+            raise ValueError(f"scheme: expected {', '.join(SCHEMES)} or labels of one, got {scheme!r:.80}")
+        for i, (sequence, start, stop, kind) in enumerate(spans):
+            n = int(lengths[sequence]) if 0 <= sequence < len(lengths) else 0
+            if not 0 <= start < stop <= n:
+                some = f"some of the {n:,} tokens of sequence {sequence}"
+                raise unexpected(f"span {i}", some, f"{start}:{stop}")
+            found = chunk_terms(read, (kind, start, stop), n, set(number))
+            if not found:
+                raise unexpected(f"span {i}", "a type that the model has labels for", shown(kind))
+            terms += [(sign, (sequence, first, [number[y] for y in labels])) for sign, first, labels in found]
+            owner += [i] * len(found)
+        log_p = self._span_log_proba(X, [term for _, term in terms])
+        top, total = np.full((2, len(spans)), [[-np.inf], [0.0]])
+        np.maximum.at(top, owner, log_p)
+        top = np.where(top > -np.inf, top, 0.0)  # the sum of these is 0
+        np.add.at(total, owner, np.exp(log_p - top[owner]) * [sign for sign, _ in terms])
+        with np.errstate(divide="ignore"):
+            return np.minimum(top + np.log(np.maximum(total, 0.0)), 0.0)
 
     def _one_by_one(self, X, ask, *more):
         """[ask(`SentenceModel`, sentence, *more)] of few short sequences; None: see tagging/model.py."""

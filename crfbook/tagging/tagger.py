@@ -156,13 +156,20 @@ class Tagger:
         k = whole("k", k, 1)
         return self._chain().predict_kbest([self._take(xseq)[0]], k)[0]
 
-    def span_log_proba(self, xseq: Any, spans: Iterable[tuple[int, Iterable[Hashable]]]) -> np.ndarray:
+    def span_log_proba(
+        self, xseq: Any, spans: Iterable[tuple[Any, ...]], scheme: str | None = None
+    ) -> np.ndarray:
         """log p(these labels from this token on | x) of spans, (n,) in nats.
 
-        spans : (first token, labels) each: (5, ["B-PER", "I-PER"]). Raises ValueError for a span outside the
-        sentence, and for a label that the model does not know.
+        spans : (first token, labels) each: (5, ["B-PER", "I-PER"]). With a scheme: (first token, token after
+        the last one, type), as for `CRF.span_log_proba`. Raises ValueError for a span outside the sentence,
+        and for a label or a type that the model does not know.
         """
-        n, ids = _n_tokens(xseq), [(first, [self._number(y) for y in labels]) for first, labels in spans]
+        n = _n_tokens(xseq)
+        if scheme is not None:
+            asked = [(0, *span) for span in spans]
+            return self._chain()._chunk_log_proba([xseq], asked, scheme, [n])
+        ids = [(first, [self._number(y) for y in labels]) for first, labels in spans]
         for i, (first, labels) in enumerate(ids):
             if not 0 <= first < first + len(labels) <= n:
                 got = f"{len(labels)} from token {first} on"

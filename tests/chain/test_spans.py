@@ -5,7 +5,7 @@ import pytest
 from helpers.corpora import chains_of, random_corpus, random_model
 from helpers.problems import problem
 
-from crfbook import CRF, brute
+from crfbook import CRF, Tagger, brute
 from crfbook.chain import inference
 
 pytestmark = pytest.mark.kernels
@@ -52,6 +52,22 @@ def test_a_crf_says_how_sure_it_is_of_an_entity():
     assert found[0] >= found[1] > 0.0 and found[2] == 0.0
     assert found[1] == pytest.approx(np.exp(model.log_proba(X, y)[0]), rel=1e-9)
     assert len(model.span_log_proba(X, [])) == 0
+    by_type = np.exp(model.span_log_proba(X, [(0, 1, 3, "X"), (0, 1, 2, "X"), (1, 0, 1, "X")], scheme="BIO"))
+    p = np.exp(model.span_log_proba(X, [(0, 1, ["B-X"]), (1, 0, ["B-X"]), (1, 0, ["B-X", "I-X"])]))
+    np.testing.assert_allclose(by_type, [found[0], p[0] - found[0], p[1] - p[2]], atol=1e-12)
+    assert model.span_log_proba(X, [], scheme="auto").shape == (0,)
+    alone = Tagger(model).span_log_proba(X[0], [(1, 3, "X"), (1, 2, "X")], scheme="BIO")
+    np.testing.assert_allclose(np.exp(alone), by_type[:2], atol=1e-12)
+    with pytest.raises(ValueError, match="scheme='BILOU': expected labels .* got"):
+        CRF().fit(X, [["O", "B-X", "E-X"], ["O", "O"]]).span_log_proba(X, [(0, 1, 3, "X")], scheme="BILOU")
+    for span, said in (
+        ((0, 2, 4, "X"), "some of the 3 tokens of sequence 0, got 2:4"),
+        ((0, 2, 2, "X"), "got 2:2"),
+        ((2, 0, 1, "X"), "some of the 0 tokens of sequence 2"),
+        ((0, 0, 1, "Y"), "expected a type that the model has labels for, got 'Y'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model.span_log_proba(X, [span], scheme="BIO")
     for span, said in (
         ((0, 2, ["O", "O"]), "some of the 3 tokens of sequence 0, got 2 from token 2 on"),
         ((5, 0, ["O"]), "some of the 0 tokens of sequence 5"),

@@ -14,6 +14,19 @@ from tools.chapters import ROOT
 PACKAGES = ("crfbook", "crfbook.evaluation", "crfbook.metrics", "crfbook.plotting", "data_fetch")
 OTHERS = {
     "chain.objective": ["Objective"],
+    "data.offsets": [
+        "Document",
+        "columns_from_spans",
+        "read_brat",
+        "read_doccano",
+        "read_spacy",
+        "spans_from_labels",
+        "token_places",
+        "write_brat",
+        "write_doccano",
+        "write_spacy",
+    ],
+    "data.readers": ["iter_conll", "read_conllu"],
     "learners.boosting": ["boost"],
     "learners.coordinate": ["coordinate_descent", "solve_path"],
     "learners.coordinate.descent": ["PathPoint", "SparseResult", "largest_c1"],

@@ -10,6 +10,7 @@ from crfbook.data.corpus import make_corpus
 
 CHUNKS = ["O", "B-NP", "I-NP", "B-VP", "I-VP"]
 SINGLES = CHUNKS + ["E-NP", "S-NP", "E-VP", "S-VP"]
+UNITS = [label.replace("E-", "L-").replace("S-", "U-") for label in SINGLES]
 
 
 def is_valid(scheme, sequence):
@@ -17,11 +18,12 @@ def is_valid(scheme, sequence):
     inside = None  # type of the chunk that the previous token belongs to and that may go on
     for label in sequence:
         head, _, kind = label.partition("-")
+        head = {"L": "E", "U": "S"}.get(head, head)
         if scheme == "BIO" and head == "I" and kind != inside:
             return False
         if scheme == "IOB1" and head == "B" and kind != inside:
             return False
-        if scheme == "BIOES":
+        if scheme in ("BIOES", "BILOU"):
             if head in ("I", "E") and kind != inside:
                 return False
             if head not in ("I", "E") and inside is not None:
@@ -29,10 +31,13 @@ def is_valid(scheme, sequence):
             inside = kind if head in ("B", "I") else None
         else:
             inside = kind if head != "O" else None
-    return not (scheme == "BIOES" and inside is not None)
+    return not (scheme in ("BIOES", "BILOU") and inside is not None)
 
 
-@pytest.mark.parametrize("scheme, labels", [("BIO", CHUNKS), ("IOB1", CHUNKS), ("BIOES", SINGLES)])
+@pytest.mark.parametrize(
+    "scheme, labels",
+    [("BIO", CHUNKS), ("IOB1", CHUNKS), ("BIOES", SINGLES), ("BILOU", UNITS), ("IO", ["O", "I-A", "I-B"])],
+)
 def test_scheme_agrees_with_a_reader_of_whole_sequences(scheme, labels):
     table = constraints_from(scheme, labels)
     for length in (1, 2, 3):
@@ -51,6 +56,11 @@ def test_order_of_labels_and_aliases():
     assert np.array_equal(forward.allowed, backward.allowed[::-1, ::-1])
     assert np.array_equal(forward.start, backward.start[::-1])
     assert constraints_from(None, CHUNKS) is None
+    swapped = constraints_from("BIO", ["O", "NP_B", "NP_I", "VP_B", "VP_I"])
+    assert all(map(np.array_equal, swapped[:3], forward[:3]))
+    assert all(
+        map(np.array_equal, constraints_from("bilou", UNITS)[:3], constraints_from("IOBES", SINGLES)[:3])
+    )
     assert not constraints_from("BIO", ["O", "B", "I"]).allowed[0, 2]  # bare labels: one type
 
 
@@ -85,7 +95,9 @@ def test_start_and_end_as_vector_or_as_labels():
 @pytest.mark.parametrize(
     "spec, labels, message",
     [
-        ("BILOU", CHUNKS, "expected 'BIO', 'IOB1', 'BIOES' or a boolean table, got 'BILOU'"),
+        ("BILOUX", CHUNKS, "expected 'BIO', 'IOB1', .*'BILUO' or a boolean table, got 'BILOUX'"),
+        ("auto", CHUNKS, "or a boolean table, got 'auto'"),
+        ("BIO", ["O", "B-X", "I_X"], "got 'I_X'"),
         ("BIO", ["O", "E-NP"], "got 'E-NP'"),
         ("BIO", ["O", "B-"], "got 'B-'"),
         ("BIO", [0, 1], "got 0"),

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 import crfbook.data.readers as readers
 from crfbook.data.columns import TokenColumns
-from crfbook.data.readers import iter_conll, read_conll, write_conll
+from crfbook.data.readers import iter_conll, read_conll, read_conllu, write_conll
 from crfbook.datasets.corpora import (
     morphological_tags,
     read_atis,
     read_brown,
     read_cmudict,
-    read_conllu,
     read_nettalk,
     read_treebank,
     supertags,
@@ -242,7 +241,10 @@ def test_blank_lines_are_no_tokens(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (b"one two\n", r"line 36: expected 3 columns \(word, pos, chunk\), found 2: 'one two'$"),
+        (
+            b"one two\n",
+            r"line 36: expected 3 columns \(word, pos, chunk\), found 2: 'one two'; unlabelled=True",
+        ),
         (b"\xff b c\n", r"line 36: expected UTF-8, found byte 0xff"),
         (b"a b c\rd\n", r"line 36: expected lines that end in LF or CR LF, found a CR alone$"),
     ],
@@ -254,7 +256,7 @@ def test_lines_of_pieces_are_counted_from_the_file(tmp_path, bad, message, n_tok
 
 def test_an_empty_cell_of_a_piece_is_told_where(tmp_path):
     tabs = {"columns": ("w", "t"), "label": "t", "separator": "\t"}
-    with pytest.raises(ValueError, match=r"mine\.conll, line 5: column 2 \(t\) is empty$"):
+    with pytest.raises(ValueError, match=r"mine\.conll, line 5: column 2 \(t\) is empty; unlabelled=True"):
         pieces(tmp_path, b"New York\tX\n\nb\tY\n\nc\t\n", 1, **tabs)
     found = pieces(tmp_path, b"New York\tX\n\nb\tY\n", 1, **tabs)
     assert [piece.columns["w"] for piece in found] == [["New York"], ["b"]]

@@ -465,26 +465,33 @@ def test_chunks_are_counted_in_the_scheme_of_the_model(constraints):
 
 
 @pytest.mark.parametrize(
-    "labels", [["B_A", "I_A", "O", "O"], ["DET", "NN", "VB", "."], [1, 2, 3, 0], ["A-B"] * 4]
+    "labels", [["B_A", "I-A", "B-A", "O"], ["DET", "NN", "VB", "."], [1, 2, 3, 0], ["A-Q"] * 4]
 )
 def test_labels_that_read_as_no_chunk_are_refused(labels):
     """F1 was 0.0 at accuracy 1.0, and `best` meant nothing."""
     with pytest.raises(
-        ValueError, match="scoring='f1': expected labels of chunks.*'accuracy' counts tokens"
+        ValueError, match="scoring='f1': scheme='auto': expected labels .*'accuracy' counts tokens"
     ) as said:
         regularization_path(CRF(), list(XY), [labels] * 2, cv=2, strengths=[0.01], scoring="f1")
     assert repr(labels[0]) in str(said.value)
     assert regularization_path(CRF(), list(XY), [labels] * 2, cv=2, strengths=[0.01]).best
 
 
-def test_some_labels_that_are_not_read_are_warned_of_once():
-    y = [["U-X", "B-X", "L-X", "O"]] * 2
+def test_the_scheme_of_a_path_may_be_said():
+    """By conlleval a label that it does not read is warned of, once."""
+    y = [["Q-X", "B-X", "I-X", "O"]] * 2
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        regularization_path(CRF(), list(XY), y, cv=2, strengths=[0.1, 0.01], scoring="f1")
-        regularization_path(CRF(), list(XY), [["O"] * 4, ["O"] * 4], cv=2, strengths=[0.1], scoring="f1")
-    said = [str(warning.message) for warning in caught if "scoring" in str(warning.message)]
-    assert len(said) == 1 and "got 'L-X', 'U-X' among others" in said[0]
+        how = {"cv": 2, "strengths": [0.1, 0.01], "scoring": "f1"}
+        regularization_path(CRF(), list(XY), y, scheme="conlleval", **how)
+        regularization_path(CRF(), list(XY), [["O"] * 4, ["O"] * 4], **how)
+        units = [["U_X", "B_X", "L_X", "O"]] * 2
+        found = regularization_path(CRF(), list(XY), units, scheme="BILOU", strict=True, **how)
+        assert 0.0 <= found.frame["score"].max() <= 1.0
+    said = [str(warning.message) for warning in caught if "conlleval" in str(warning.message)]
+    assert len(said) == 1 and "not 'Q-X'" in said[0]
+    with pytest.raises(ValueError, match="strict=True: expected a scheme"):
+        regularization_path(CRF(), list(XY), y, scheme="conlleval", strict=True, **how)
 
 
 @pytest.mark.parametrize("scoring", ["f1_macro", "roc_auc", ["f1"], None, {"f1": 1}])

@@ -248,6 +248,21 @@ def test_a_word_fills_its_columns():
     plt.close(ax.figure)
 
 
+def test_tagged_text_reads_every_scheme(ax):
+    words = [["a", "b", "c"]]
+    for labels, scheme in (
+        (["U_X", "B_X", "L_X"], "auto"),
+        (["X-I", "X-B", "X-I"], "IOB1"),
+        (["S-X", "B-X", "E-X"], "BIOES"),
+    ):
+        drawn = plotting.tagged_text(words, [labels], scheme=scheme, ax=ax)
+        assert [chunk[1:4] for chunk in drawn] == [("X", 0, 1), ("X", 1, 3)]
+    assert len(plotting.tagged_text(words, [["B-X", "I-X", "I-Y"]], scheme="BIO", strict=True, ax=ax)) == 1
+    assert plotting.tagged_text(words, [["DET", "NN", "O"]], strict=True, ax=ax) == []
+    with pytest.raises(ValueError, match="scheme='BIO': expected labels"):
+        plotting.tagged_text(words, [["DET", "NN", "O"]], scheme="BIO", ax=ax)
+
+
 def test_tagged_text_refuses(ax):
     assert plotting.tagged_text(TEXT, CHUNKED, ax=ax)[0] == (0, "NP", 0, 3, None)
     with pytest.raises(ValueError, match="sequence 1: expected 1 labels, one for each token, got 0"):
