@@ -392,7 +392,7 @@ class Cluster:
         return whole.sums
 
     def _broadcast(self, payload, homes, workers):
-        """{worker: future of the payload there}: the first has it from here, each other one from its parent."""
+        """{worker: future of the payload there}: the first has it from here, all others from their parents."""
         first = {"workers": homes[:1], "direct": True, "hash": False, "asynchronous": True}
         sent = {homes[0]: self._outcome(self.client.scatter(payload, **first), workers)}
         for i, home in enumerate(homes[1:]):

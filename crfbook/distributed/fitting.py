@@ -37,7 +37,7 @@ from crfbook.training.monitor import Monitor
 ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
 ALONE_EPOCHS = 6  # epochs on each shard by itself, before L-BFGS begins at their mean ("auto")
 POWER = -0.25  # as in learners/stochastic/fast.py
-MEMORY = 30  # curvature pairs, as there
+HALF = {"precision": np.float32}  # of the 30 curvature pairs, most of what the driver holds
 LEAST_SCALE = 1e-12
 # parameters that may differ between a checkpoint and the call that goes on from it
 FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
@@ -160,12 +160,12 @@ def train(shards, engine, settings, w0, callback, state, problem):
             )
         if fast:
             if later is not None:
-                return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later))
+                return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later, **HALF))
             with np.errstate(over="ignore"):
                 d = objective.curvature(w) ** POWER
             if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_SCALE):
                 d = np.ones(len(d))  # with sample weights of 1e100 the first step would not move
-            return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
+            return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w, **HALF))
         return (yield LBFGS(objective, w, state=later, **rules))
 
     return stages(script, callback)

@@ -1,4 +1,4 @@
-"""Who has which shards, where sums are added, how weights spread: on paper, and by workers of this process."""
+"""Who has which shards, where sums are added, how weights spread: on paper, and by workers of one process."""
 
 from collections import Counter
 from itertools import groupby, pairwise
