@@ -5,7 +5,7 @@
 
 A result is a tuple of numbers and arrays. Sums are made in one fixed tree, which pairs neighbours:
 ((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. A worker that has a stretch of
-neighbouring shards sums the branches inside it, so a sum has the same bits on any cluster and without one.
+neighbouring shards sums the branches inside it, so a sum has the same bits on any cluster and on none.
 Tasks keep no state but caches: when a worker is lost, another one computes its branches again.
 
 `spread` says who has which shards, `routed` where branches of different workers are added. Both plan on
@@ -311,7 +311,7 @@ def travelling(stretches, n):
 
 
 class Local:
-    """This process. A cluster returns the same bits."""
+    """This process (client=None). A cluster returns the same bits."""
 
     n_workers, client = 1, None
 
@@ -392,7 +392,7 @@ class Cluster:
         return whole.sums
 
     def _broadcast(self, payload, homes, workers):
-        """{worker: future of the payload there}: the first has it from here, all others from their parents."""
+        """{worker: future of the payload there}: the first has it from here, others from their parents."""
         first = {"workers": homes[:1], "direct": True, "hash": False, "asynchronous": True}
         sent = {homes[0]: self._outcome(self.client.scatter(payload, **first), workers)}
         for i, home in enumerate(homes[1:]):

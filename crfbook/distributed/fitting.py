@@ -65,8 +65,9 @@ def fit(
     budget : bytes that a process keeps of shards it has built; None: half of its memory. What is dropped is
         built again at each evaluation.
 
-    Weights have the same bits for any client, group and budget, and after the loss of workers. The workers
-    that are left compute the evaluation again.
+    Weights have the same bits for any client, None included, any group and budget, and after the loss of
+    workers, since those that are left compute the evaluation again. `CRF.fit` of the same texts adds in
+    another order: its weights differ by rounding, and with "auto" by the way to the optimum.
 
     Raises ValueError or TypeError for parameters that do not fit; ShardError naming the shard; RuntimeError
     that lists workers unlike this process; ClusterLost where the cluster cannot go on.
