@@ -75,11 +75,12 @@ def replacing(path):
             os.unlink(beside)
 
 
-def file_size(kind, header, arrays):
-    """Bytes of the file that `save_arrays` writes."""
+def file_bytes(kind, header, arrays):
+    """The content of the file that `save_arrays` writes."""
     file = io.BytesIO()
     _write_zip(file, _members(kind, header, arrays))
-    return len(file.getvalue())
+    _seal(file)
+    return file.getvalue()
 
 
 def _members(kind, header, arrays):
@@ -140,14 +141,23 @@ def load_arrays(path, kind):
     """
     path = file_name(path, "cannot load the model")
     with open(path, "rb") as file:
-        _check_seal(file, path)
-        try:
-            with zipfile.ZipFile(file) as archive:
-                return _read_members(archive, path, kind)
-        except ModelFileError:
-            raise
-        except Exception as error:  # the checksum holds, so whoever wrote this was not save_arrays
-            raise ModelFileError(f"{path}: refused, this is not what crfbook writes ({error})") from None
+        return _read(file, path, kind)
+
+
+def arrays_of(content, name, kind):
+    """`load_arrays` of the content of a file, which has this name in messages."""
+    return _read(io.BytesIO(content), name, kind)
+
+
+def _read(file, path, kind):
+    _check_seal(file, path)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _read_members(archive, path, kind)
+    except ModelFileError:
+        raise
+    except Exception as error:  # the checksum holds, so whoever wrote this was not save_arrays
+        raise ModelFileError(f"{path}: refused, this is not what crfbook writes ({error})") from None
 
 
 def _write_zip(file, members):
@@ -202,7 +212,7 @@ def _read_members(archive, path, kind):
     if about["kind"] != kind:
         raise ModelFileError(f"{path}: expected a saved {kind}, got a saved {about['kind']}")
     held = archive.infolist()
-    if sum(info.file_size for info in held) > os.fstat(archive.fp.fileno()).st_size:
+    if sum(info.file_size for info in held) > archive.fp.seek(0, os.SEEK_END):
         raise ModelFileError(f"{path}: refused, its members are announced larger than the file")
     names = {f"{name}.npy" for name in about["arrays"]} | {f"{_HEADER}.npy"}
     if len(names) != len(held) or names != set(archive.namelist()):
@@ -228,14 +238,14 @@ def _read_array(archive, name):
     read_header = readers.get(version)
     if read_header is None:
         raise ValueError(f"array {name!r} has the unknown npy version {version}")
-    shape, _, dtype = read_header(file)
+    shape, fortran, dtype = read_header(file)
     if dtype.hasobject:
         raise ValueError(f"array {name!r} holds pickled objects, which are never loaded")
     count = int(np.prod(shape, dtype=object)) if shape else 1
     if count * dtype.itemsize != len(member) - file.tell():
         raise ValueError(f"array {name!r} does not have the size that its shape says")
-    file.seek(0)
-    return np.lib.format.read_array(file, allow_pickle=False)
+    flat = np.frombuffer(bytearray(member), dtype, count, file.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def prefixed(group, arrays):

@@ -5,8 +5,11 @@
 
 A result is a tuple of numbers and arrays. Sums are made in one fixed tree, which pairs neighbours:
 ((p0 + p1) + (p2 + p3)) + p4. Its shape depends on the number of shards alone. A worker that has a stretch of
-neighbouring shards sums the branches inside it, so a sum has the same bits on any cluster. Tasks keep no
-state but caches: when a worker is lost, another one computes its branches again.
+neighbouring shards sums the branches inside it, so a sum has the same bits on any cluster and on none.
+Tasks keep no state but caches: when a worker is lost, another one computes its branches again.
+
+`spread` says who has which shards, `routed` where branches of different workers are added. Both plan on
+paper. The payload goes from worker to worker, along a tree in which each one sends at most FAN copies.
 
 A handshake asks all workers for their versions, the hash of their kernels, and the gradient of a small
 problem. Where versions or kernels differ, an error is raised. Gradients may differ in their last bits on
@@ -17,6 +20,7 @@ import asyncio
 import contextlib
 import ctypes
 import hashlib
+import math
 import os
 import platform
 import secrets
@@ -124,6 +128,9 @@ RETRIES = 20  # attempts in a row after lost workers
 PATIENCE = 60.0  # seconds without any worker before the cluster is given up
 POLL = 0.1  # seconds between two checks of Ctrl-C and of the client
 LOOK = 1.0  # seconds between two requests for the list of workers
+FAN = 3  # copies of the payload that a worker sends
+SLACK = 0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8  # of a mean stretch: how far from even its ends may be
+MOST = 1.6  # vectors that travel, at most, over two a worker
 
 
 class ClusterLost(RuntimeError):
@@ -198,9 +205,20 @@ def stretch(task, payload, start, shards, n, more):
     return [branch._replace(sums=_whole(branch.sums)) for branch in joined(leaves(), n, _into)]
 
 
-def adjoined(left, right, n):
-    """The branches of two neighbouring stretches, in new arrays: results of tasks may be needed again."""
-    return joined(left + right, n, _added)
+def picked(branches, i):
+    """One of several branches, to be sent alone. A task."""
+    return [branches[i]]
+
+
+def added(left, i, right, j):
+    """The parent of two branches, in new arrays: results of tasks may be needed again. A task."""
+    a, b = left[i], right[j]
+    return [Branch(a.start, 2 * a.size, tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)))]
+
+
+def same(payload):
+    """A copy of the payload on another worker. A task."""
+    return payload
 
 
 def _whole(sums):
@@ -219,12 +237,81 @@ def _one_into(a, b):
     return np.add(a, b, out=a) if isinstance(a, np.ndarray) and a.ndim else a + b
 
 
-def _added(left, right):
-    return tuple(x + y for x, y in zip(left, right, strict=True))
+# ---- plans
+
+
+def branches(start, stop, n):
+    """What `stretch` returns for the shards start..stop-1 of n: branches without sums."""
+    found = []
+    while start < stop:
+        size = start & -start or 1 << (n - 1).bit_length()
+        while start + size > stop < n:
+            size //= 2
+        found.append(Branch(start, size, None))
+        start += size
+    return found
+
+
+def spread(n, workers):
+    """The worker of each of n shards. Each has a stretch of neighbours.
+
+    Even stretches end where many branches meet, which then travel one by one. So a stretch may end SLACK
+    mean stretches earlier or later, at the number that the highest power of two divides. The least slack is
+    taken with which at most MOST vectors of 2 a worker travel, copies of the weights included.
+    """
+    workers = workers[:n]
+    for slack in SLACK:
+        cuts = [*(_round(n * i / len(workers), slack * n / len(workers)) for i in range(len(workers))), n]
+        stretches = list(zip(cuts, cuts[1:], workers, strict=False))
+        if travelling(stretches, n) <= 2 * MOST * len(workers):
+            break
+    return [worker for start, stop, worker in stretches for _ in range(start, stop)]
+
+
+def _round(x, slack):
+    """The whole number within x -+ slack that the highest power of two divides; without any the next to x."""
+    low, high = math.ceil(x - slack) - 1, math.floor(x + slack)
+    if low < 0 or low >= high:
+        return round(x)
+    shift = (low ^ high).bit_length() - 1
+    return high >> shift << shift
+
+
+def routed(stretches, n):
+    """(homes, pairs) of the sum above stretches (start, stop, worker), by which the fewest vectors travel.
+
+    Values are numbered: first all branches of the stretches, then the sum of each pair (a, b) of values; the
+    last one is the whole. homes : worker of each value. Source: Fitch (1971), Systematic Zoology 20(4).
+    """
+    leaves = [(branch, home) for *ends, home in stretches for branch in branches(*ends, n)]
+    best, pairs = [{home} for _, home in leaves], []  # workers at which a value costs the fewest transfers
+
+    def add(a, b):
+        pairs.append((a, b))
+        best.append(best[a] & best[b] or best[a] | best[b])
+        return len(best) - 1
+
+    joined((branch._replace(sums=i) for i, (branch, _) in enumerate(leaves)), n, add)
+    homes, used = [None] * len(best), Counter()
+    homes[-1] = min(best[-1])
+    for value, pair in zip(reversed(range(len(best))), reversed(pairs), strict=False):
+        used[homes[value]] += 1
+        for child in pair:
+            here = homes[value] in best[child]
+            homes[child] = homes[value] if here else min(best[child], key=lambda w: (used[w], w))
+    return homes, pairs
+
+
+def travelling(stretches, n):
+    """Vectors that travel in an evaluation: weights to each worker, sums between them, the whole back."""
+    homes, pairs = routed(stretches, n)
+    first = len(homes) - len(pairs)
+    moved = sum(homes[child] != homes[value] for value, pair in enumerate(pairs, first) for child in pair)
+    return len({home for *_, home in stretches}) + moved + 1
 
 
 class Local:
-    """This process. A cluster returns the same bits."""
+    """This process (client=None). A cluster returns the same bits."""
 
     n_workers, client = 1, None
 
@@ -289,50 +376,71 @@ class Cluster:
 
     def total(self, task, shards, payload, *more, group=None):
         """group : the most shards of one task; None: so many that each thread has one task."""
-        group = group or -(-len(shards) // self.n_workers)
         return self._kept_at(lambda retry: self._total(task, shards, payload, more, group))
 
     def _total(self, task, shards, payload, more, group):
         """One attempt at the sum of `total`.
 
-        The payload goes to one worker, and the others copy it from there and from each other. After the loss
-        of a worker everything begins anew: Dask would wait for ever for a payload that was sent to it.
+        After the loss of a worker everything begins anew: Dask would wait for ever for a payload that was
+        sent to it.
         """
         workers = {*self._workers()}
-        sending = self.client.scatter(payload, direct=True, hash=False, asynchronous=True)
-        sent = self._outcome(sending, workers)
+        homes = self._assign(len(shards))
+        parts = list(cut(shards, homes, group, max(1, self.n_workers // len(workers))))
+        sent = self._broadcast(payload, list(dict.fromkeys(homes)), workers)
+        (whole,) = self._result(self._whole(task, parts, sent, len(shards), more), workers)
+        return whole.sums
+
+    def _broadcast(self, payload, homes, workers):
+        """{worker: future of the payload there}: the first has it from here, others from their parents."""
+        first = {"workers": homes[:1], "direct": True, "hash": False, "asynchronous": True}
+        sent = {homes[0]: self._outcome(self.client.scatter(payload, **first), workers)}
+        for i, home in enumerate(homes[1:]):
+            sent[home] = self._submit(same, sent[homes[i // FAN]], workers=[home])
+        return sent
+
+    def _whole(self, task, parts, sent, n, more):
+        """The future of the whole, as the only one of a list of branches."""
 
         def submit(home, *job):
-            return self._submit(*job, workers=[home], allow_other_workers=True), home
+            return self._submit(*job, workers=[home], allow_other_workers=True)
 
-        n = len(shards)
-        parts = [
-            submit(home, stretch, task, sent, *part, n, more)
-            for part, home in cut(shards, self._assign(n), group)
-        ]
-        while len(parts) > 1:  # on the worker of the right one: neighbours lie together, so few sums travel
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            both = [submit(home, adjoined, left, right, n) for (left, _), (right, home) in pairs]
-            parts = both + parts[2 * len(both) :]
-        (whole,) = self._result(parts[0][0], workers)
-        return whole.sums
+        stretches = [(start, start + len(some), home) for (start, some), home in parts]
+        homes, pairs = routed(stretches, n)
+        values = []  # (future of a list of branches, number in it, length of the list)
+        for (part, home), (*ends, _) in zip(parts, stretches, strict=True):
+            future, size = submit(home, stretch, task, sent[home], *part, n, more), len(branches(*ends, n))
+            values += [(future, i, size) for i in range(size)]
+        for value, pair in enumerate(pairs, len(values)):
+            job = []
+            for child in pair:
+                future, i, size = values[child]
+                if size > 1 and homes[child] != homes[value]:
+                    future, i = submit(homes[child], picked, future, i), 0
+                job += future, i
+            values.append((submit(homes[value], added, *job), 0, 1))
+        return values[-1][0]
 
     def _assign(self, n_shards):
         """The worker of each shard. A shard stays with its worker, which has it in its cache."""
         workers = self._workers()
         homes = {i: home for i, home in self._homes.items() if i < n_shards and home in workers}
-        if not homes:  # neighbours on one worker: their sum need not travel
-            homes = {i: workers[i * len(workers) // n_shards] for i in range(n_shards)}
-        load = Counter(dict.fromkeys(workers, 0))
+        even = spread(n_shards, workers)
+        homes = homes or dict(enumerate(even))
+        load, shares = (Counter(dict.fromkeys(workers, 0)) for _ in range(2))
         load.update(homes.values())
-        for i in range(n_shards):
+        shares.update(even)
+        most, taker = max(shares.values()), None
+        for i in range(n_shards):  # those of a lost worker, neighbours together
             if i not in homes:
-                homes[i] = min(workers, key=load.__getitem__)
-                load[homes[i]] += 1
-        while max(load.values()) - min(load.values()) > 1:
-            most, least = max(workers, key=load.__getitem__), min(workers, key=load.__getitem__)
-            homes[max(i for i in range(n_shards) if homes[i] == most)] = least
-            load[most] -= 1
+                if taker is None or load[taker] >= most:
+                    taker = min(workers, key=load.__getitem__)
+                homes[i] = taker
+                load[taker] += 1
+        while max(load.values()) - min(load.values()) > max(1, most - min(shares.values())):
+            longest, least = max(workers, key=load.__getitem__), min(workers, key=load.__getitem__)
+            homes[max(i for i in range(n_shards) if homes[i] == longest)] = least
+            load[longest] -= 1
             load[least] += 1
         self._homes = homes
         return [homes[i] for i in range(n_shards)]
@@ -422,11 +530,13 @@ class Cluster:
             time.sleep(POLL)
 
 
-def cut(shards, homes, group):
-    """((number of the first, shards), worker) of each stretch on one worker, of at most `group` shards."""
+def cut(shards, homes, group, n_threads=1):
+    """((number of the first, shards), worker) of each stretch on one worker, of at most `group` shards; None:
+    one for each of its threads.
+    """
     for home, run in groupby(range(len(shards)), homes.__getitem__):
         run = list(run)
-        size = group or len(run)
+        size = group or -(-len(run) // n_threads)
         for start in run[::size]:
             yield (start, shards[start : min(start + size, run[-1] + 1)]), home
 

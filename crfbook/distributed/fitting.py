@@ -37,7 +37,7 @@ from crfbook.training.monitor import Monitor
 ALGORITHMS = "lbfgs", "owlqn", "auto", "perceptron"
 ALONE_EPOCHS = 6  # epochs on each shard by itself, before L-BFGS begins at their mean ("auto")
 POWER = -0.25  # as in learners/stochastic/fast.py
-MEMORY = 30  # curvature pairs, as there
+PLAIN = 1e-9, 1e9  # values, weights and penalties of which curvature pairs fit into float32
 LEAST_SCALE = 1e-12
 # parameters that may differ between a checkpoint and the call that goes on from it
 FREE = "max_iterations", "tol", "verbose", "n_jobs", "memory_limit"
@@ -65,8 +65,9 @@ def fit(
     budget : bytes that a process keeps of shards it has built; None: half of its memory. What is dropped is
         built again at each evaluation.
 
-    Weights have the same bits for any client, group and budget, and after the loss of workers. The workers
-    that are left compute the evaluation again.
+    Weights have the same bits for any client, None included, any group and budget, and after the loss of
+    workers, since those that are left compute the evaluation again. `CRF.fit` of the same texts adds in
+    another order: its weights differ by rounding, and with "auto" by the way to the optimum.
 
     Raises ValueError or TypeError for parameters that do not fit; ShardError naming the shard; RuntimeError
     that lists workers unlike this process; ClusterLost where the cluster cannot go on.
@@ -144,6 +145,10 @@ def train(shards, engine, settings, w0, callback, state, problem):
     ruled = settings.epsilon is not None or settings.relative_change is not None
     fast = settings.algorithm == "auto" and settings.c1 + settings.c2 > 0 and (settings.c1 or not ruled)
 
+    # the 30 curvature pairs are most of what the driver holds
+    plain = all(PLAIN[0] < (size or 1.0) < PLAIN[1] for size in (*shards.extremes, settings.c2))
+    pairs = {"precision": np.float32 if plain else np.float64}
+
     def script(training):
         w, later, before = w0, state, (0, 0.0)
         if fast and state is None and not w0.any() and settings.max_iterations != 0:
@@ -160,12 +165,12 @@ def train(shards, engine, settings, w0, callback, state, problem):
             )
         if fast:
             if later is not None:
-                return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later))
+                return (yield Preconditioned.resumed(objective, tol, settings.max_iterations, later, **pairs))
             with np.errstate(over="ignore"):
                 d = objective.curvature(w) ** POWER
             if not (np.isfinite(d).all() and d.all() and d.max(initial=0.0) > LEAST_SCALE):
                 d = np.ones(len(d))  # with sample weights of 1e100 the first step would not move
-            return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w))
+            return (yield Preconditioned(objective, tol, settings.max_iterations, d, before, w=w, **pairs))
         return (yield LBFGS(objective, w, state=later, **rules))
 
     return stages(script, callback)

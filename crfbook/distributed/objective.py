@@ -124,7 +124,8 @@ class ShardedObjective:
     group : the most shards of one task; None: so many that each thread of a worker has a task.
     budget : bytes that a process may keep of what it has built; None: half of its memory.
 
-    Value and gradient have the same bits for any engine and group. Errors as `Objective` and `read_shard`.
+    Value and gradient have the same bits for any engine and group (those of `Objective` over the whole text
+    differ by rounding). Errors as `Objective` and `read_shard`.
     """
 
     def __init__(self, shards, engine, c2=0.0, *, n_threads=1, group=None, budget=None, subset=None):

@@ -19,16 +19,16 @@ import os
 import re
 from collections import Counter
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, file_name, number, shown
+from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, number, shown
 from crfbook.data.constraints import Constraints, violations
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
 from crfbook.data.features import FeatureSet
-from crfbook.data.files import check_features, load_arrays, part_of, prefixed, replacing, save_arrays
+from crfbook.data.files import check_features, part_of, prefixed
+from crfbook.distributed.places import load_arrays, place_of, read_text, save_arrays, write_text
 from crfbook.distributed.reading import digest_of
 from crfbook.encoding.templates import as_template
 from crfbook.models.inputs import encoder_from_state, encoder_state
@@ -74,7 +74,7 @@ class Shard(NamedTuple):
 class Shards:
     """The shards of a folder, as `write_shards` left them. Opening reads the manifest alone.
 
-    folder : its path.
+    folder : its path, or an address that fsspec knows (places.py).
 
     Attributes: shards, a list of `Shard`; settings, {parameter: value} of the CRF that they were written for;
     encoder, features, constraints: of the whole text, read when first used.
@@ -83,10 +83,10 @@ class Shards:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = os.path.realpath(file_name(folder))
-        path = Path(self.folder, MANIFEST)
+        self.folder = place_of(folder)
+        path = os.path.join(self.folder, MANIFEST)
         try:
-            about = json.loads(path.read_text("utf-8"))
+            about = json.loads(read_text(path))
         except FileNotFoundError:
             raise ShardError(
                 f"{self.folder}: expected shards that write_shards has finished, there is no {MANIFEST}"
@@ -185,8 +185,8 @@ def write_manifest(folder, settings, alphabet, n_dropped, shards, extremes):
     rows = [(os.path.basename(shard.path), *shard[1:]) for shard in shards]
     about = {"schema": SCHEMA, "settings": settings, "alphabet": alphabet, "n_dropped": n_dropped}
     about = json.loads(json.dumps(about | {"extremes": extremes, "shards": rows}))
-    with replacing(os.path.join(folder, MANIFEST)) as beside:
-        Path(beside).write_text(json.dumps(about | {"digest": _hash_of(about)}, indent=1), "utf-8")
+    about |= {"digest": _hash_of(about)}
+    write_text(os.path.join(folder, MANIFEST), json.dumps(about, indent=1))
 
 
 def _hash_of(about):

@@ -83,7 +83,7 @@ def predict_files(
     twice = [name for name, n in names.items() if n > 1]
     if twice:
         raise ValueError(f"files: expected names that differ, got {twice[0]} {names[twice[0]]} times")
-    out = os.path.realpath(file_name(out))
+    out = os.path.abspath(file_name(out))
     os.makedirs(out, exist_ok=True)
     targets = [os.path.join(out, os.path.basename(path)) for path in files]
     for path, target in zip(files, targets, strict=True):

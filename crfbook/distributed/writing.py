@@ -26,8 +26,18 @@ from crfbook._checks import File, ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import constraints_from, violations
 from crfbook.data.corpus import make_corpus, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
-from crfbook.data.files import load_arrays, part_of, prefixed, save_arrays
-from crfbook.distributed.engine import engine_of
+from crfbook.data.files import part_of, prefixed
+from crfbook.distributed.engine import Branch, engine_of, joined
+from crfbook.distributed.places import (
+    is_address,
+    is_there,
+    load_arrays,
+    make_folder,
+    names_in,
+    place_of,
+    remove,
+    save_arrays,
+)
 from crfbook.distributed.reading import digest_of, is_file, lengths_of, named, pieces, same_file
 from crfbook.distributed.shards import (
     ALPHABET,
@@ -78,7 +88,8 @@ def write_shards(
         them; a pandas.DataFrame with a row a sentence. Or a Dask bag of pairs (x, y), or a Dask DataFrame
         with a row a sentence: its partitions are the texts. (Of a frame of pandas Dask makes strings of lists
         unless its option dataframe.convert-string is False.)
-    folder : where shards go; it is made. With a client it must be one that all workers see.
+    folder : where shards go; it is made. With a client it must be one that all workers see under this name.
+        Or an address such as s3://bucket/shards, which fsspec and what it needs beside it read (places.py).
     crf : CRF, not fitted. Read are template, constraints, on_violation, min_freq, all_possible_states and
         all_possible_transitions; shards are for CRFs in which these are the same.
     client : dask.distributed.Client, or None: this process does it all.
@@ -106,14 +117,14 @@ def write_shards(
         raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
     settings, columns = settings_of(crf), None if columns is None else tuple(columns)
     read = {"columns": columns, "label": label, "n_tokens": shard_tokens, "template": settings["template"]}
-    folder = os.path.realpath(file_name(folder))
+    folder = place_of(folder)
     parts = os.path.join(folder, PARTS)
-    os.makedirs(parts, exist_ok=True)
+    make_folder(parts)
     with _alone_in(parts):
-        found = _encoded(texts, parts, engine, read, os.path.exists(os.path.join(folder, MANIFEST)))
+        found = _encoded(texts, parts, engine, read, is_there(os.path.join(folder, MANIFEST)))
         of_texts = [[row[name] for name in ("source", "n_tokens", "extremes")] for row in found]
         made_of = hashlib.sha256(json.dumps([settings, of_texts], sort_keys=True).encode()).hexdigest()
-        if not os.path.exists(os.path.join(folder, MANIFEST)):
+        if not is_there(os.path.join(folder, MANIFEST)):
             say = print if verbose else lambda *_: None
             try:
                 _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
@@ -121,13 +132,13 @@ def write_shards(
                 told = f"{parts}: expected what an earlier call left there, {error!r}: remove this folder"
                 raise ShardError(told) from error
         shards = _same(Shards(folder), made_of, engine)
-        for name in os.listdir(parts):  # a folder of our own
+        for name in names_in(parts):  # a folder of our own
             if not name.endswith((DONE, LOCK)):
-                os.unlink(os.path.join(parts, name))
+                remove(os.path.join(parts, name))
         known = {os.path.basename(path) for path, _ in shards.files}
-        for name in filter(SHARD.fullmatch, os.listdir(folder)):  # of a call that was stopped
+        for name in filter(SHARD.fullmatch, names_in(folder)):  # of a call that was stopped
             if name not in known:
-                os.unlink(os.path.join(folder, name))
+                remove(os.path.join(folder, name))
     if shards.n_dropped:
         sentence = f"{shards.n_dropped} training sequences violate the constraints and were left out"
         warnings.warn(sentence, UserWarning, stacklevel=2)
@@ -168,11 +179,16 @@ def _finish(folder, found, engine, limits, settings, say):
 
     how = settings["on_violation"] == "drop", settings["min_freq"] > 0
     jobs = [(row["path"], row["name"], row["source"], bare, beside, *how) for row in found]
-    n_dropped, n_tokens, seen = 0, 0, (np.zeros(0, np.int64), np.zeros(0))
-    for path, dropped, left in engine.run(renumber, jobs):
-        n_dropped, n_tokens = n_dropped + dropped, n_tokens + left
-        arrays = load_arrays(path, PART)[1]
-        seen = _joined(seen, (arrays["keys"], arrays["counts"]))
+    n_dropped = n_tokens = 0
+
+    def weights():
+        nonlocal n_dropped, n_tokens
+        for path, dropped, left in engine.run(renumber, jobs):
+            n_dropped, n_tokens = n_dropped + dropped, n_tokens + left
+            arrays = load_arrays(path, PART)[1]
+            yield arrays["keys"], arrays["counts"]
+
+    seen = in_pairs(weights(), len(jobs), _joined)
     if not n_tokens:
         raise ValueError(f"all {n_dropped} training sequences with tokens violate the constraints")
     features = _choose(encoder, *seen, settings, limits)
@@ -193,8 +209,12 @@ def _finish(folder, found, engine, limits, settings, say):
 def _alone_in(folder):
     """Context manager: no other call writes there meanwhile. ShardError where one does.
 
-    It locks the folder until the process ends. On a file system without locks other calls are not noticed.
+    It locks the folder until the process ends. On a file system without locks, and at an address, other calls
+    are not noticed.
     """
+    if is_address(folder):
+        yield
+        return
     try:
         import fcntl
     except ImportError:
@@ -211,16 +231,23 @@ def _alone_in(folder):
         yield
 
 
+def in_pairs(parts, n, add):
+    """The sum of n parts in the tree of engine.py: a part takes part in log2 n additions, not in n."""
+    leaves = (Branch(i, 1, part) for i, part in enumerate(parts))
+    return joined(leaves, n, add)[0].sums
+
+
 def _merged(rows):
     """The encoder of all parts."""
-    encoder = None
-    for row in rows:
-        own = _restored(*load_arrays(row["path"], PART))
+
+    def add(left, right):
         try:
-            encoder = own if encoder is None else encoder.merged(own)
+            return left[0].merged(right[0]), left[1]
         except ValueError as error:
-            raise named(error, row["name"]) from None
-    return encoder
+            raise named(error, right[1]) from None
+
+    parts = ((_restored(*load_arrays(row["path"], PART)), row["name"]) for row in rows)
+    return in_pairs(parts, len(rows), add)[0]
 
 
 def _same(shards, made_of, engine):
@@ -234,7 +261,7 @@ def _same(shards, made_of, engine):
     jobs.append(("alphabet", os.path.join(shards.folder, ALPHABET), shards.alphabet))
     for (_, path, _), intact in zip(jobs, engine.run(is_intact, jobs), strict=True):
         if not intact:
-            what = f"{os.path.basename(path)} is {'damaged' if os.path.exists(path) else 'missing'}"
+            what = f"{os.path.basename(path)} is {'damaged' if is_there(path) else 'missing'}"
             raise ShardError(
                 f"{shards.folder}: {what}: remove {MANIFEST} there, and the same call writes it again"
             )
@@ -309,7 +336,7 @@ def _done(place, source, finished):
         _ = [
             sum(row["extremes"], row["n_tokens"]) + len(row["source"]) for row in header["rows"]
         ]  # if they are
-        there = header["source"] == source and (finished or all(map(os.path.exists, paths)))
+        there = header["source"] == source and (finished or all(map(is_there, paths)))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     return header["rows"] if there else None
@@ -397,12 +424,12 @@ def _no_weights(encoder):
 
 
 def _joined(seen, more):
-    """(keys of weights, their counts) of all parts so far and of one more. Edge keys stand A L higher."""
-    union = np.union1d(seen[0], more[0])
-    total = np.zeros(len(union))
-    for keys, counts in (seen, more):
-        total[np.searchsorted(union, keys)] += counts
-    return union, total
+    """(keys of weights, their counts) of two parts together. Edge keys stand A L higher."""
+    keys, counts = map(np.concatenate, zip(seen, more, strict=True))
+    order = np.argsort(keys, kind="stable")  # two rising rows: a merge
+    keys = keys[order]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[first], np.add.reduceat(counts[order], first) if len(first) else counts
 
 
 def _choose(encoder, keys, counts, settings, limits):

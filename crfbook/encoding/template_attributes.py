@@ -5,7 +5,7 @@ strings; each extractor is applied to those. The cells of a pattern are one inte
 its distinct values is counting or sorting integers.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, pairwise, repeat
 
 import numpy as np
@@ -213,7 +213,8 @@ class TemplateAttributes:
         ValueError for arrays that are not what it gives. Without trust also for regular expressions that no
         shipped template has.
         """
-        new = cls(Template.parse(header["template"], None if trust else shipped_regexes()))
+        text = header["template"]
+        new = cls(_parsed(text) if trust else Template.parse(text, shipped_regexes()))
         for s, source in enumerate(new.template.sources):
             values = unpack_strings(arrays, f"cell{s}_", "rising")
             new.cells[source] = CellValues(source, values, len(new.boundaries))
@@ -233,6 +234,12 @@ class TemplateAttributes:
                 family.stages = {slot: arrays[f"{name}{f}_stage{slot}"] for slot in slots}
                 family.check(new.cells, f"{name}{f}_stage", f"{name}_keys")
         return new
+
+
+@lru_cache(maxsize=8)
+def _parsed(text):
+    """Parts of a text have all the same template: it is parsed once."""
+    return Template.parse(text)
 
 
 def _cut(array, sizes):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook._checks import File, ModelFileError, Stored, check_arrays, check_fields
 from crfbook.data.crfsuite import MAGIC, read_crfsuite
 from crfbook.data.features import FeatureSet
-from crfbook.data.files import file_size, load_arrays, prefixed, save_arrays
+from crfbook.data.files import file_bytes, load_arrays, prefixed, save_arrays
 from crfbook.models.fitting import state_table
 from crfbook.models.inputs import encoder_from_state, encoder_state
 from crfbook.models.parameters import ALGORITHMS, resolve
@@ -153,7 +153,7 @@ class FromCRFsuite(BaseEstimator):
         """Bytes of the file that `save` writes; None before `fit`."""
         if not hasattr(self, "weights_"):
             return None  # type: ignore[return-value]
-        return file_size(self._kind, *self._saved())
+        return len(file_bytes(self._kind, *self._saved()))
 
     def __getattr__(self, name):
         """Of a model that was not fitted: what the file model_filename holds, if it is there."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from crfbook import CRF, load_dataset
 from crfbook.distributed import ShardedObjective, write_shards
-from crfbook.distributed.engine import Branch, Local, adjoined, joined
+from crfbook.distributed.engine import FAN, Branch, Local, joined
 
 
 def sums(x):
@@ -48,7 +48,7 @@ def test_2_three_shards_and_five():
     (whole,) = branches(rows, 0, 8, 8, added)
     left, right = (branches(rows, *part, 8, added) for part in ((0, 3), (3, 8)))
     assert [(b.start, b.size) for b in left + right] == [(0, 2), (2, 1), (3, 1), (4, 4)]
-    (both,) = adjoined(left, right, 8)
+    (both,) = joined(left + right, 8, added)
     assert np.array_equal(both.sums[0], whole.sums[0])
     sums = [branches(part, 0, len(part), len(part), added)[0].sums[0] for part in (rows[:3], rows[3:])]
     assert not np.array_equal(sums[0] + sums[1], whole.sums[0])
@@ -71,9 +71,9 @@ def test_3_what_breaks_the_promise(tmp_path):
 
 def test_4_the_largest_numbers_decide():
     for seed in range(5):
-        x = (1e8 * np.random.default_rng(seed).standard_normal(10)).tolist()
-        assert np.ptp(sums([*x, 1.0])) > 1e-8
-        assert np.ptp(sums([v / 1e8 for v in x])) < 1e-14
+        x = np.random.default_rng(seed).standard_normal(10)
+        assert np.ptp(sums([*(1e8 * x), 1.0])) > 1e-8
+        assert np.ptp(sums(x.tolist())) < 1e-14
 
 
 def test_5_kahan():
@@ -82,12 +82,15 @@ def test_5_kahan():
     assert 0 < np.mean(kahan(parts) != kahan(parts[::-1])) < plain
 
 
-def test_6_ten_times_the_network():
-    W = np.arange(1, 100_000)
+def test_6_copies_that_a_worker_sends():
+    """Worker i has the weights from worker (i - 1) // most, as the engine has it."""
 
-    def crossing(computing, weights, bytes_a_second):
-        return W[np.argmax(16 * weights / bytes_a_second * np.log2(W) > computing / W)]
+    def times(most, n=32):
+        there = [1]
+        for i in range(1, n):
+            parent = (i - 1) // most
+            there.append(there[parent] + min(most, n - 1 - most * parent))
+        return max(there)
 
-    for computing, weights in ((600.0, 1e8), (600.0, 1e7), (1000.0, 5e7)):
-        ratio = crossing(computing, weights, 1.25e10) / crossing(computing, weights, 1.25e9)
-        assert 4 < ratio < 10
+    assert [times(most) for most in (1, 2, 3, 4)] == [32, 10, 10, 13]
+    assert FAN == 3

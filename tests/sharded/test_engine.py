@@ -113,14 +113,14 @@ def test_a_worker_that_joins_gets_its_share_and_nothing_else_moves(client, monke
     assert before == ["a"] * 6 + ["b"] * 6 and moved == ["c"] * 4
 
 
-@pytest.mark.parametrize("group, tasks, crossed", [(None, 2 + 1, 1), (2, 6 + 5, 2), (1, 10 + 9, 2)])
-def test_sums_are_added_where_the_right_one_is(group, tasks, crossed, client, monkeypatch):
-    """Ten shards, five a worker: what the first has goes to the second."""
+@pytest.mark.parametrize("group, tasks, crossed", [(None, 2 + 2 + 4, 2), (2, 6 + 7, 2), (1, 10 + 9, 2)])
+def test_few_sums_travel(group, tasks, crossed, client, monkeypatch):
+    """Ten shards, five a worker: a task a stretch, one a branch that leaves its stretch, one an addition."""
     cluster, homes, crossings = Cluster(client), {}, []
     submit = client.submit
 
     def noted(task, *arguments, workers, **options):
-        assert options["allow_other_workers"]
+        assert options.get("allow_other_workers", arguments[1] is engine.same)
         future = submit(task, *arguments, workers=workers, **options)
         homes[future.key] = workers[0]
         crossings.extend(a for a in arguments if homes.get(getattr(a, "key", None), workers[0]) != workers[0])
@@ -129,7 +129,7 @@ def test_sums_are_added_where_the_right_one_is(group, tasks, crossed, client, mo
     monkeypatch.setattr(client, "submit", noted)
     total, ones = cluster.total(_number, list(range(10)), np.ones(3), group=group)
     assert total == 45 and ones.tolist() == [10.0, 10.0]
-    assert len(homes) == tasks and len(crossings) == crossed
+    assert len(homes) == tasks + 1 and len(crossings) == crossed  # and one that copies the weights
 
 
 def _number(payload, number):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crfbook.distributed import fit
-from studies import c15, work
+from studies import c15, c15_plans, work
 
 pytestmark = [pytest.mark.usefixtures("on_twins"), pytest.mark.kernels]
 
@@ -78,3 +78,19 @@ def test_growth(monkeypatch):
     one, three = (c15.growth_row(n, n) for n in (1, 3))
     assert one["weights"] < three["weights"] < 3 * one["weights"]
     assert float(one["share in a shard"]) == 1.0 > float(three["share in a shard"]) > 1 / 3
+
+
+def test_an_evaluation_on_paper():
+    """One worker: shards, weights there, the sum back. Two: a half each, and what the plan moves between."""
+    assert c15_plans.simulated(8, 1, 2.0, 1.0)["all"] == 1 + 8 * 2 + 1
+    assert c15_plans.simulated(8, 2, 2.0, 1.0)["all"] == 1 + 1 + 4 * 2 + 1 + 1
+    slow, fast = (c15_plans.simulated(400, 16, 1.0, vector) for vector in (1.0, 0.1))
+    assert slow["compute"] == fast["compute"] == 25 < fast["all"] < slow["all"]
+    assert c15_plans.simulated(32, 32, 0.0, 1.0)["weights"] == 10  # exercise 15.6
+
+
+def test_rows_of_the_driver_and_of_workers_that_pass_vectors_on():
+    row = c15_plans.step_row("float32", 2000, 3, 1)
+    assert (row["pairs"], row["bytes a weight"]) == (3, 32)
+    row = c15_plans.passing_row(3, 9, 500)
+    assert row["same bits"] and row["copies of the weights"] == 2 >= row["most by one worker"]

@@ -39,6 +39,7 @@ LOST = 1e-17  # a step that promises less than this cannot change the objective:
 FIRST = 5  # iterations before the first renewal of active sets; twice as many before the next, and so on ...
 MOST = 40  # ... but never more
 TRIES = 10  # ends that fresh sets may put off
+BLOCK = 1 << 15  # numbers of a row of float32 that become float64 at a time
 
 
 def minimize(
@@ -95,12 +96,14 @@ class CurvatureMemory:
     """Storage of at most `size` pairs  s = w' - w,  y = grad' - grad  with s.y > 0.
 
     One row more than `size` is kept, so that the next pair never overwrites one that counts: an interrupt at
-    any moment leaves a whole memory. 2*(size + 1)*n doubles, which the system hands out only as pairs arrive.
+    any moment leaves a whole memory. 2*(size + 1)*n numbers, which the system hands out only as pairs arrive.
+
+    dtype : np.float32 halves the storage. Pairs are rounded after the subtraction; sums stay in float64.
     """
 
-    def __init__(self, size, n):
+    def __init__(self, size, n, dtype=np.float64):
         self.size = size
-        self.s, self.y = np.zeros((size + 1, n)), np.zeros((size + 1, n))
+        self.s, self.y = np.zeros((size + 1, n), dtype), np.zeros((size + 1, n), dtype)
 
     def add(self, pairs, w_new, w, grad_new, grad):
         """`pairs` and the pair of two points, all (n,); unchanged without curvature, s.y <= 1e-12*|s|*|y|."""
@@ -111,7 +114,7 @@ class CurvatureMemory:
 
     def _admit(self, pairs, row):
         s, y = self.s[row], self.y[row]
-        s_y, s_s, y_y = ddot(s, y), ddot(s, s), ddot(y, y)
+        s_y, s_s, y_y = _dot(s, y), _dot(s, s), _dot(y, y)
         if not (s_y > 1e-12 * math.sqrt(s_s) * math.sqrt(y_y) and s_y * s_y > 0.0 and y_y > 0.0):
             return pairs
         return Pairs((*pairs.rows, row)[-self.size :], (*pairs.rho, 1.0 / s_y)[-self.size :], s_y / y_y)
@@ -138,13 +141,30 @@ class CurvatureMemory:
         np.negative(grad, out=direction)
         shares = []
         for row, rho in zip(reversed(pairs.rows), reversed(pairs.rho), strict=True):
-            a = rho * ddot(self.s[row], direction)
-            daxpy(self.y[row], direction, a=-a)
+            a = rho * _dot(self.s[row], direction)
+            _add(self.y[row], direction, -a)
             shares.append(a)
         direction *= pairs.scale
         for row, rho, a in zip(pairs.rows, pairs.rho, reversed(shares), strict=True):
-            b = rho * ddot(self.y[row], direction)
-            daxpy(self.s[row], direction, a=a - b)
+            b = rho * _dot(self.y[row], direction)
+            _add(self.s[row], direction, a - b)
+
+
+def _blocks(x):
+    """Slices of a row: one of float64, short ones of float32, since BLAS gets a copy of each in float64."""
+    step = max(1, len(x)) if x.dtype == np.float64 else BLOCK
+    return [slice(k, k + step) for k in range(0, len(x), step)]
+
+
+def _dot(x, y):
+    first, *more = (ddot(x[part], y[part]) for part in _blocks(x) or [slice(0)])
+    return sum(more, first)
+
+
+def _add(x, y, a):
+    """y += a*x, in place."""
+    for part in _blocks(x):
+        daxpy(x[part], y[part], a=a)
 
 
 class _Point(NamedTuple):
@@ -165,12 +185,13 @@ class LBFGS(Learner):
     """`minimize` as a learner of the loop: the present point and the work arrays, allocated once.
 
     Arguments as there. epsilon: None, or CRFsuite's rule for an end, |pg| <= epsilon max(1, |w|);
-    for c2 = 0 the largest entry of pg stands for |pg|.
+    for c2 = 0 the largest entry of pg stands for |pg|. precision: dtype of the curvature pairs.
     """
 
     def __init__(
         self, fun, w0=None, *, c1=0.0, c2=0.0, l1_method="proximal", memory=None, max_iterations=None,
         tol=1e-6, tol_gradient=1e-3, relative_change=None, max_linesearch=40, epsilon=None, state=None,
+        precision=np.float64,
     ):  # fmt: skip
         one_of("l1_method", l1_method, ("proximal", "owlqn"))
         self.max_linesearch = whole("max_linesearch", max_linesearch, 1)
@@ -188,7 +209,7 @@ class LBFGS(Learner):
         n = len(self.point.w)
         self.w_new, self.grad_new, self.direction = np.empty(n), np.empty(n), np.empty(n)
         self.pg = np.empty(n) if self.c1 > 0 else None
-        self.memory = CurvatureMemory(memory, n)
+        self.memory = CurvatureMemory(memory, n, precision)
 
     # ---- where to begin
 

@@ -127,9 +127,9 @@ class _Ascent(DualAscent):
 
 
 class Preconditioned(LBFGS):
-    """Diagonally preconditioned L-BFGS: over v = w / d, certified by the gradient of w."""
+    """Diagonally preconditioned L-BFGS: over v = w / d, certified by the gradient of w. more : of `LBFGS`."""
 
-    def __init__(self, objective, tol, max_iterations, d, before, w=None, state=None):
+    def __init__(self, objective, tol, max_iterations, d, before, w=None, state=None, **more):
         self.of_w, self.d, self.before, self.squares = objective, d, before, math.inf
         if state is not None:
             grad = state["grad"] / d
@@ -137,7 +137,7 @@ class Preconditioned(LBFGS):
         left = None if max_iterations is None else max(0, whole("max_iterations", max_iterations) - before[0])
         super().__init__(
             self.of_v, None if w is None else w / d, c2=objective.c2, tol=tol, tol_gradient=0.0,
-            memory=MEMORY, max_iterations=left, state=state,
+            memory=MEMORY, max_iterations=left, state=state, **more,
         )  # fmt: skip
 
     @classmethod
@@ -146,9 +146,9 @@ class Preconditioned(LBFGS):
         return cls(objective, tol, max_iterations, objective.curvature(w) ** POWER, before, w=w)
 
     @classmethod
-    def resumed(cls, objective, tol, max_iterations, state):
+    def resumed(cls, objective, tol, max_iterations, state, **more):
         before = state["epochs"].item(), state["spent"].item()
-        learner = cls(objective, tol, max_iterations, state["stretch"], before, state=state)
+        learner = cls(objective, tol, max_iterations, state["stretch"], before, state=state, **more)
         learner.n_evaluations = state["passes"].item()
         return learner
 

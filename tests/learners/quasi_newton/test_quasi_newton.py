@@ -15,6 +15,7 @@ from crfbook.datasets import load_dataset
 from crfbook.encoding import templates
 from crfbook.encoding.encoder import Encoder
 from crfbook.learners.quasi_newton.lbfgs import (
+    BLOCK,
     LBFGS,
     CurvatureMemory,
     Pairs,
@@ -429,3 +430,21 @@ def test_bad_arguments_are_named(change, message):
     arguments = {"fun": lambda w: (w @ w, 2 * w), "w0": np.ones(2), **change}
     with pytest.raises(ValueError, match=message):
         minimize(**arguments)
+
+
+def test_pairs_in_float32_find_the_same_minimum():
+    """They cost no accuracy: gradients stay in float64. Rows are longer than a block."""
+    rng, n = np.random.default_rng(0), 3 * BLOCK + 5
+    scale = np.exp(rng.uniform(-2, 2, n))
+
+    def fun(w):
+        return float(scale @ (w - 1.0) ** 2), 2.0 * scale * (w - 1.0)
+
+    wide, narrow = (
+        run(LBFGS(fun, np.zeros(n), c2=0.1, tol=1e-12, precision=dtype)) for dtype in (np.float64, np.float32)
+    )
+    assert narrow.state["s"].dtype == np.float32
+    assert narrow.status == wide.status == "converged" and abs(narrow.n_iter - wide.n_iter) <= 3
+    np.testing.assert_allclose(narrow.w, 1.0, atol=1e-4)
+    again = run(LBFGS(fun, state=narrow.state, c2=0.1, tol=1e-12, precision=np.float32))
+    assert again.w.tobytes() == narrow.w.tobytes()
