@@ -2,7 +2,7 @@
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
 # make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
-# make assignments | grade   for teachers: notebooks/assignments/README.md
+# make assignments | grade | hand | marks   for teachers: notebooks/assignments/README.md
 # make teaching | wheelhouse for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
@@ -10,11 +10,12 @@
 #            LAB="--no-browser --port 8890" (options for JupyterLab; in a container, as root: LAB=--allow-root)
 #            OPTIONS="--repeats 3" (of a study)
 #            SEED=7 SUBMITTED=folder (of a release, of what students handed in)
+#            HAND=--anonymous (options of the page to mark by hand)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper study assignments grade teaching wheelhouse clean distclean install
+.PHONY: help book test real lab outputs paper study assignments grade hand marks teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -95,7 +96,14 @@ assignments: $(STAMP)
 
 grade: $(STAMP)
 	@$(PY) -m tools.grade "$(or $(SUBMITTED),submitted)" $(if $(SEED),--seed $(SEED)) \
-	  --csv build/grades.csv --feedback build/feedback
+	  --csv marks/grades.csv --feedback build/feedback
+
+# The questions that a person reads; then what all marks come to, and pages for students.
+hand: $(STAMP)
+	@$(PY) -m tools.grade hand $(CHAPTERS) $(HAND)
+
+marks: $(STAMP)
+	@$(PY) -m tools.grade export $(CHAPTERS) --csv marks/grades.csv --feedback build/feedback
 
 clean:
 	rm -rf build dist .pytest_cache .hypothesis .ruff_cache .mypy_cache
