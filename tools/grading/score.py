@@ -78,16 +78,22 @@ def grade(about, nb, **limits):
 
 
 def chances(name, functions, about, cells):
-    """(options of `ask`, what is told of it) of the further runs that a function gets which failed."""
-    trees = [tree for tree in map(parsed, cells) if tree]
+    """(options of `ask`, what is told of it) of further runs that a function which failed gets: alone; with the
+    calls at the top of the student's cells that may change something; on ours of what it builds on.
+    """
+    nodes = [node for cell in cells[len(about.given) :] for node in top(cell)]
+    uses = {}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef):
+            uses.setdefault(node.name, set()).update(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
     if len(functions) > 1:
         yield {}, ""
-    top = [node for tree in trees for node in tree.body if isinstance(node, ast.Expr)]
-    if any(isinstance(node.value, ast.Call) for node in top):
+    called = [
+        node.value.func for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ]
+    helpers = set(uses) - set(functions)
+    if any(f.id in helpers if isinstance(f, ast.Name) else not drawing(f) for f in called):
         yield {"trials": True}, "right with the calls at the top of cells"
-    uses = {}
-    for node in (node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)):
-        uses.setdefault(node.name, set()).update(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
     needs, new = set(), {name}
     while new:
         needs |= new
@@ -98,10 +104,18 @@ def chances(name, functions, about, cells):
         yield {"ours": (about.code, others)}, f"with our {names} in place of yours"
 
 
-def parsed(cell):
-    """The syntax tree of a cell; None if it cannot be read."""
+def drawing(node):
+    """Whether what is called belongs to a figure."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id.startswith(("plt", "ax", "fig", "left", "right"))
+
+
+def top(cell):
+    """The statements of a cell; none if it cannot be read."""
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        return ast.parse(cell[1])
+        return ast.parse(cell[1]).body
+    return []
 
 
 def points(test, said):
