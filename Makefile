@@ -1,4 +1,5 @@
-# make book | test | lab     each works on a fresh machine, without the others having run
+# make book | test | lab     each works on a fresh machine, without the others having run; lab works on a copy
+# make tidy                  chapters that were run in place get back what is stored
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
 # make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
@@ -15,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper study assignments grade hand marks teaching wheelhouse clean distclean install
+.PHONY: help book test real lab tidy outputs paper study assignments grade hand marks teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -31,7 +32,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 12
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15
 
 install: $(STAMP)
 
@@ -72,7 +73,11 @@ real: $(STAMP)
 
 lab: $(STAMP)
 	@echo "to compile ahead while you read (once, some minutes): $(PY) -m crfbook.warm --all"
-	@$(PY) -m jupyterlab notebooks --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB)
+	@$(PY) -m tools.lab $(LAB)
+
+# Chapters of the checkout that were only run, in place, get back what is stored.
+tidy: $(STAMP)
+	@$(PY) -m tools.lab tidy
 
 outputs: $(STAMP)
 	@$(PY) -m tools.outputs $(CHAPTERS)

@@ -78,7 +78,7 @@ def grade(about, nb, **limits):
 
 
 def chances(name, functions, about, cells):
-    """(options of `ask`, what is told of it) of further runs that a function which failed gets: alone; with the
+    """(options of `ask`, what is told of it) of further runs that a function which failed gets: alone; with
     calls at the top of the student's cells that may change something; on ours of what it builds on.
     """
     nodes = [node for cell in cells[len(about.given) :] for node in top(cell)]
