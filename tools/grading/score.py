@@ -138,10 +138,13 @@ def points(test, said):
         if len(set(found.values())) == 1 and not any(line is None for line in said):
             notes.append(right + next(iter(found.values())))
             continue
-        parts = [
-            (f"{kind} ({kinds[kind].count(None)} of {len(kinds[kind])} right): " if kind else "") + text
-            for kind, text in found.items()
-        ]
+        counts = {kind: f"{kind} ({kinds[kind].count(None)} of {len(kinds[kind])} right)" for kind in found}
+        if "" in found:  # a rule that is wrong shows in all kinds
+            first = found.pop("")
+            others = ", ".join(counts[kind] for kind in found)
+            parts = [first, f"also wrong: {others}"] if found else [first]
+        else:
+            parts = [f"{counts[kind]}: {text}" for kind, text in found.items()]
         notes.append(right + "; ".join(parts))
     return Mark(round(share * test.points, 2), test.points, *notes)
 
