@@ -1,8 +1,9 @@
-# make book | test | lab     each works on a fresh machine, without the others having run
+# make book | test | lab     each works on a fresh machine, without the others having run; lab works on a copy
+# make tidy                  chapters that were run in place get back what is stored
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
 # make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
-# make assignments | grade   for teachers: notebooks/assignments/README.md
+# make assignments | grade | hand | marks   for teachers: notebooks/assignments/README.md
 # make teaching | wheelhouse for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
 #
@@ -10,11 +11,12 @@
 #            LAB="--no-browser --port 8890" (options for JupyterLab; in a container, as root: LAB=--allow-root)
 #            OPTIONS="--repeats 3" (of a study)
 #            SEED=7 SUBMITTED=folder (of a release, of what students handed in)
+#            HAND=--anonymous (options of the page to mark by hand)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper study assignments grade teaching wheelhouse clean distclean install
+.PHONY: help book test real lab tidy outputs paper study assignments grade hand marks teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -30,7 +32,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 12
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15
 
 install: $(STAMP)
 
@@ -71,7 +73,11 @@ real: $(STAMP)
 
 lab: $(STAMP)
 	@echo "to compile ahead while you read (once, some minutes): $(PY) -m crfbook.warm --all"
-	@$(PY) -m jupyterlab notebooks --LabApp.default_url=/lab/tree/00_start_here.ipynb $(LAB)
+	@$(PY) -m tools.lab $(LAB)
+
+# Chapters of the checkout that were only run, in place, get back what is stored.
+tidy: $(STAMP)
+	@$(PY) -m tools.lab tidy
 
 outputs: $(STAMP)
 	@$(PY) -m tools.outputs $(CHAPTERS)
@@ -95,7 +101,14 @@ assignments: $(STAMP)
 
 grade: $(STAMP)
 	@$(PY) -m tools.grade "$(or $(SUBMITTED),submitted)" $(if $(SEED),--seed $(SEED)) \
-	  --csv build/grades.csv --feedback build/feedback
+	  --csv marks/grades.csv --feedback build/feedback
+
+# The questions that a person reads; then what all marks come to, and pages for students.
+hand: $(STAMP)
+	@$(PY) -m tools.grade hand $(CHAPTERS) $(HAND)
+
+marks: $(STAMP)
+	@$(PY) -m tools.grade export $(CHAPTERS) --csv marks/grades.csv --feedback build/feedback
 
 clean:
 	rm -rf build dist .pytest_cache .hypothesis .ruff_cache .mypy_cache

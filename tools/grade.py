@@ -1,249 +1,101 @@
-"""Grade assignments without nbgrader: a table, a CSV, a page of feedback for each student.
+"""Grade assignments without nbgrader; keep the marks; read what a person reads; give pages back.
 
-    python -m tools.grade FILE_OR_FOLDER ... [--seed N] [--csv FILE] [--feedback FOLDER]
+    python -m tools.grade FILE_OR_FOLDER ... [--seed N]  grade; the marks go into marks/marks.sqlite
+    python -m tools.grade hand [NN ...] [--anonymous]    a page to mark by hand; or a table: --csv FILE writes
+                                                         it, --read FILE reads it back
+    python -m tools.grade export [NN ...]                what the marks hold: --csv FILE, --feedback FOLDER,
+                                                         --moodle FILE, --canvas FILE, each [--roster FILE]
     python -m tools.grade release [NN ...] [--seed N]    what students get, solutions, a course for nbgrader
     python -m tools.grade check [NN ...] [--seed N]      solutions get all points, wrong ones lose theirs
     python -m tools.grade pack --teacher                 solutions, wrong solutions and keys as one archive
 
-A submission is recognised by its metadata or by --assignment, its student by the name of its file or folder.
-Functions run in a process of their own, with limits of time and memory; what they return is compared here.
-notebooks/assignments/README.md says more.
+A submission is recognised by its metadata, its name or --assignment, its student by the name of its file or
+folder. Functions run in a process of their own, with limits of time and memory; what they return is compared
+here. notebooks/assignments/README.md says more.
 """
 
 import argparse
-import contextlib
-import json
-import os
-import re
 import sys
 import warnings
-from functools import cache
-from itertools import islice
+from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 
 import nbformat
-import numpy as np
 
 from tools.grading import assignment as source
-from tools.grading.compare import difference
+from tools.grading import export, hand
+from tools.grading.marks import Marks
+from tools.grading.pile import answers, content, date, files, read, recognise, seed_in_cell, seed_of
 from tools.grading.release import pack, release
-from tools.grading.report import Mark, Result, overview, table, write_csv, write_feedback
-from tools.grading.run import Failed, ask, fence, printable, regular
+from tools.grading.report import Result, table, write_feedback
+from tools.grading.run import fence
+from tools.grading.score import grade
 
 ROOT = Path(__file__).resolve().parent.parent
-LARGEST = 20_000_000  # bytes of a notebook
-WRITTEN = 2_000_000, 2000  # characters without outputs and pasted pictures; cells
-LEVELS, ENTRIES = 20, 100_000  # of folders below one that is graded; of files in each of those
-MAGIC = re.compile(r"^[ \t]*[%!?,;/]|\?[ \t]*$|=[ \t]*[%!]", re.M)
-EFFORT = 1_000_000  # characters of a submission that IPython reads: each once, and for each magic of its cell
+MARKS = ROOT / "marks" / "marks.sqlite"
 
 
-# ---- one submission ----
+# ---- a pile of submissions ----
 
 
-def cells_of(about, nb):
-    """(name, code) of what defines a student's functions: what is given, as we gave it, then the student's
-    cells, in the order of the notebook. Not run: tests, given cells, and what looks at text, unchanged.
+def grade_files(paths, seed=None, name=None, keep=None, **limits):
+    """`Result` of each submission, handed to `keep` as soon as it is there. seed: of the release; None: what
+    each names (a student can change it).
     """
-    from IPython.core.inputtransformer2 import TransformerManager
-
-    ours = {name for name, _ in about.given} | {test.name for test in about.tests} | {"check"}
-    looks = {cell.source.strip() for cell in about.nb.cells if source.role(cell)[0] == "text"}
-    cells, effort = list(about.given), EFFORT
-    for number, cell in enumerate(nb.cells):
-        if cell.cell_type != "code" or cell.source.strip() in looks:
-            continue
-        name = source.role(cell)[1].get("grade_id")
-        if name in ours:  # once: a copy of such a cell may hold something else
-            ours.remove(name)
-            continue
-        code = cell.source  # as it is, where it cannot be read
-        cost = len(code) * (1 + len(MAGIC.findall(code)))
-        if cost <= effort:
-            effort -= cost
-            with contextlib.suppress(SyntaxError, RuntimeError, UnicodeError):
-                code = TransformerManager().transform_cell(code)
-        cells.append((f"{printable(name or 'cell')} [{number}]", code))
-    return cells
-
-
-def grade(about, nb, **limits):
-    """({test: Mark}, {cell: complaint}) of a submission; the complaints of cells that raised or hung.
-
-    All functions are asked in one process. Those that fail are asked again, each in one of its own: what
-    another one patches, changes or forges there does not count.
-    """
-    calls, cells = [call for test in about.tests for call in test.calls], cells_of(about, nb)
-    asked = [(call.function, call.arguments) for call in calls]
-    answers, wrong = ask(cells, asked, **limits)
-    said = [judge(call, answer) for call, answer in zip(calls, answers, strict=True)]
-    functions = {name: [n for n, call in enumerate(calls) if call.function == name] for name, _ in asked}
-    for mine in functions.values() if len(functions) > 1 else ():
-        if any(said[n] for n in mine):
-            alone, _ = ask(cells, [asked[n] for n in mine], **limits)
-            said_alone = (judge(calls[n], answer) for n, answer in zip(mine, alone, strict=True))
-            said = [next(said_alone) if n in mine else line for n, line in enumerate(said)]
-    marks, at = {}, 0
-    for test in about.tests:
-        lines = said[at : at + len(test.calls)]
-        at += len(test.calls)
-        bad = [pair for pair in lines if pair]
-        right = f"{len(lines) - len(bad)} of {len(lines)} calls right; "
-        notes = [right + text for text in bad[0]] if bad else ["", ""]
-        marks[test.name] = Mark(0.0 if bad else test.points, test.points, *notes)
-    return marks, wrong
-
-
-def judge(call, answer):
-    """None if the answer is right, else why not: (for the teacher, for the student)."""
-    if isinstance(answer, Failed):
-        return f"{call.function}: {answer}", f"{call.function}: {answer.brief()}"
-    expected = call.expected
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            if call.by is not None:
-                expected, answer = call.by(expected), call.by(answer)
-            found = difference(expected, answer, call.tol)
-        except Exception as error:  # of a result of another kind
-            found = f"the result cannot be judged ({type(error).__name__})"
-    return (f"{call.function}: {found}",) * 2 if found else None
-
-
-def recognise(nb, name=None):
-    """The path of the source of a submission. ValueError if it is of none."""
-    known = {path.stem: path for path in source.sources()}
-    said = source.sources([name])[0].stem if name else str(about_it(nb).get("assignment"))
-    if said in known:
-        return known[said]
-    ids = {source.role(cell)[1].get("grade_id") for cell in nb.cells}
-    fits = {path: len(ids & asked(path)) for path in known.values()}
-    best = max(fits, key=fits.get, default=None)
-    if not best or not fits[best]:
-        raise ValueError("of no assignment that we know; name it with --assignment NN")
-    return best
-
-
-@cache
-def asked(path):
-    """The grade_ids of the cells that students write."""
-    roles = map(source.role, nbformat.read(path, 4).cells)
-    return {named["grade_id"] for kind, named in roles if kind == "solution"}
-
-
-def about_it(nb):
-    found = nb.metadata.get("crfbook")
-    return found if isinstance(found, dict) else {}
-
-
-def seed_of(nb):
-    """The seed that a submission names: its metadata, else its first `seed = N`; None if it has none."""
-    seed = about_it(nb).get("seed")
-    if seed is None:
-        found = (source.SEED.search(cell.source) for cell in nb.cells if cell.cell_type == "code")
-        seed = next((int(match[0].split("=")[1]) for match in found if match), None)
-    return seed if type(seed) is int and 0 <= seed < 1 << 32 else None
-
-
-# ---- a pile of them ----
-
-
-def files(paths):
-    """[(file, student)] of files and folders. A student is named by the file, or, where that has the name of
-    an assignment, by the folder: ann.ipynb, 02_name_ann.ipynb, ann/02_name.ipynb, ann/02_name/02_name.ipynb.
-    """
-    names, found = [path.stem for path in source.sources()], []
-    for path in map(Path, paths):
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = list(notebooks(path))
-        if not inside:
-            raise ValueError(f"{path}: no notebook in this folder")
-        found += inside
-    return [(path, printable(student(path.absolute(), names))) for path in found]
-
-
-def notebooks(folder, levels=LEVELS, left=None):
-    """Files called *.ipynb in a folder, in order; links to folders are not followed. A folder that cannot be
-    read, or is too deep or too full, stands there itself: it does not keep others from being read.
-    """
-    left = left or [ENTRIES]  # counts down
-    try:
-        with os.scandir(folder) as found:
-            entries = sorted(islice(found, left[0] + 1), key=lambda entry: entry.name)
-    except OSError:
-        entries, levels = [], 0
-    left[0] -= len(entries)
-    if levels == 0 or left[0] < 0:
-        yield Path(folder)
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name != ".ipynb_checkpoints":
-                yield from notebooks(entry.path, levels - 1, left if levels < LEVELS else None)
-        elif entry.name.endswith(".ipynb"):
-            yield Path(entry.path)
-
-
-def read(path):
-    """The notebook in a file. ValueError for what is none, or is too large."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        raise ValueError(f"a folder that cannot be read: {LEVELS} levels and {ENTRIES:,} files are the most")
-    with regular(path, LARGEST) as file:
-        nb = json.loads(file.read(LARGEST + 1))
-    try:
-        sheets = nb.get("worksheets") or [nb]  # of an old form
-        cells = [cell for sheet in sheets for cell in sheet.get("cells", [])]
-        for cell in cells:
-            cell.pop("attachments", None)
-            if "outputs" in cell:
-                cell["outputs"] = []
-    except (AttributeError, TypeError):
-        raise ValueError("not a notebook") from None
-    text = json.dumps(nb)
-    if len(text) > WRITTEN[0] or len(cells) > WRITTEN[1]:
-        raise ValueError("more than {:,} characters or {:,} cells".format(*WRITTEN))
-    return nbformat.reads(text, 4)
-
-
-def student(path, names):
-    for part in (path.stem, *(folder.name for folder in path.parents)):
-        for name in names:
-            part = part.replace(name, "")
-        part = re.sub(r" ?\(\d+\)$|-Copy\d+$|_\d+_assignsubmission_file_?$", "", part).strip("_- .")
-        if part:
-            return part
-    return path.stem
-
-
-def grade_files(paths, seed=None, name=None, **limits):
-    """`Result` of each submission. seed: of the release; None: what each names (a student can change it)."""
     known = {}
 
-    def one(pair):
-        result = Result(*pair)
-        try:
-            nb = read(result.path)
-            of, named = recognise(nb, name), seed_of(nb)
-            result.seed = seed if seed is not None else named or 0
-            if named is None and seed is None:
-                result.remarks.append("names no seed: graded by seed 0; give it as --seed")
-            elif named != result.seed and named is not None:
-                result.remarks.append(f"graded by seed {seed}, but it says seed {named}")
-            if (of, result.seed) not in known:
-                known[of, result.seed] = source.load(of, result.seed)
-            about = known[of, result.seed]
-            result.marks, result.wrong = grade(about, nb, **limits)
-            result.assignment, result.by_hand = about.name, about.by_hand
-        except Exception as error:  # a pile does not end at a file that is none of ours
-            said = printable((str(error).splitlines() or [""])[0][:160])
-            result.remarks.append(f"cannot be graded: {said or type(error).__name__}")
-        return result
+    def load(of, seed):
+        if (of, seed) not in known:
+            known[of, seed] = source.load(of, seed)
+        return known[of, seed]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nbformat's, on cells without ids
-        return [one(pair) for pair in files(paths)]
+        pile = [opened(*pair, name) for pair in files(paths)]
+        agreed = Counter(result.named for result, nb in pile if nb is not None)
+        for result, nb in pile:
+            if nb is not None:
+                seeds(result, nb, seed, agreed)
+                try:
+                    about = load(result.of, result.seed)
+                    result.marks, result.wrong = grade(about, nb, **limits)
+                    result.answers, result.assignment = answers(about, nb), about.name
+                except Exception as error:  # a pile does not end at a file that is none of ours
+                    result.refuse(error)
+            if keep:
+                keep(result)
+    return [result for result, _ in pile]
+
+
+def opened(path, student, name):
+    """(`Result`, its notebook, or None where it cannot be graded)."""
+    result, nb = Result(path, student), None
+    try:
+        result.handed_in, data = date(path), str(path).encode(errors="replace")
+        result.digest = sha256(data).hexdigest()  # of its place, where it cannot be read
+        data = content(path)
+        result.digest, nb = sha256(data).hexdigest(), read(data)
+        result.of, result.named = recognise(nb, name, path), seed_of(nb)
+    except Exception as error:
+        result.refuse(error)
+        nb = None
+    return result, nb
+
+
+def seeds(result, nb, seed, agreed):
+    """The seed by which a submission is graded, and remarks on others that it or its neighbours name."""
+    named, in_cell = result.named, seed_in_cell(nb)
+    result.seed = seed if seed is not None else named or 0
+    usual, votes = max(agreed.items(), key=lambda pair: (pair[1], pair[0] == named))
+    if named is None and seed is None:
+        result.remarks.append("names no seed: graded by seed 0; give it as --seed")
+    elif named is not None and named != result.seed:
+        result.remarks.append(f"graded by seed {seed}, but it says seed {named}")
+    elif named is not None and in_cell not in (None, named):
+        result.remarks.append(f"its cell says seed {in_cell}, its metadata seed {named}")
+    elif seed is None and named != usual and 2 * votes > agreed.total():
+        result.remarks.append(f"names seed {named}, most others seed {usual}: give the seed as --seed")
 
 
 # ---- wrong solutions ----
@@ -301,31 +153,99 @@ def run(options):
             raise ValueError("the archive holds solutions: say so with --teacher")
         print(pack(options.folder, options.seed or 0))
         return 0
+    names_of = [path.stem for path in source.sources(names)] if command in ("hand", "export") else []
+    if command == "hand":
+        return by_hand(options, names_of)
+    if command == "export":
+        if not options.marks.exists():
+            raise ValueError(f"{options.marks}: no marks there yet")
+        with Marks(options.marks) as marks:
+            return export_all(options, marks, names_of)
+    return grade_all(options)
+
+
+def grade_all(options):
+    """Grade a pile, merge it into the marks, print the table."""
     if options.assignment:
         source.sources([options.assignment])  # or say now that there is none
+    files(options.what)  # or that there are no files
     print(fence()[1])
-    results = grade_files(options.what, options.seed, options.assignment)
-    print(table(results))
-    if options.csv:
-        write_csv(options.csv, list(overview(results)))
+    with Marks(options.marks) as marks:
+        waiting, graded = [], []
+
+        def keep(result):
+            """What cannot be graded waits until something can: a folder of other things leaves no trace."""
+            graded.extend([True] * bool(result.assignment))
+            waiting.append(result)
+            while graded and waiting:
+                waiting.pop(0).keep(marks)
+
+        results = grade_files(options.what, options.seed, options.assignment, keep)
+        print(table(results, marks.attempts()))
+        if not graded:
+            raise ValueError(f"nothing here could be graded: {', '.join(options.what)}")
+        return export_all(options, marks, None)
+
+
+def export_all(options, marks, names):
+    """Write the tables and pages that the options name."""
+    attempts = [
+        one for one in marks.attempts() if names is None or not one.assignment or one.assignment in names
+    ]
+    tables = {"csv": export.overview, "moodle": export.moodle, "canvas": export.canvas}
+    for kind, form in tables.items():
+        place = getattr(options, kind)
+        if not place:
+            continue
+        text, remarks = form(attempts, options.roster)
+        kept = marks.write(place, text)
+        print(*remarks, f"{place}: written", sep="\n")
+        if kept:
+            print(f"{place} had been changed since we wrote it: what was there is now {kept.name}")
     if options.feedback:
-        write_feedback(options.feedback, results)
+        write_feedback(options.feedback, attempts)
     return 0
+
+
+def by_hand(options, names):
+    """Serve the page, or write or read the table, of the questions of some assignments."""
+    if not options.marks.exists():
+        raise ValueError(f"{options.marks}: no marks there yet; grade the submissions first")
+    with Marks(options.marks) as marks:
+        if options.read:
+            lines, ok = hand.read_table(marks, options.read)
+            print("\n".join(lines))
+            return 0 if ok else 1
+        if options.csv:
+            kept = marks.write(options.csv, hand.table(marks, names, options.anonymous))
+            print(f"{options.csv}: written" + (f"; what was there is now {kept.name}" if kept else ""))
+            return 0
+        return hand.serve(marks, names, options.anonymous, options.port, not options.no_browser)
 
 
 def main(argv=None):
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m tools.grade", description=__doc__, formatter_class=form)
-    parser.add_argument("what", nargs="+", metavar="FILE_OR_FOLDER | release | check | pack")
+    what = "FILE_OR_FOLDER | hand | export | release | check | pack"
+    parser.add_argument("what", nargs="+", metavar=what)
     parser.add_argument(
         "--seed", type=int, help="of the release (default: 0; grading: what a submission names)"
     )
     parser.add_argument("--assignment", help="its number or name, where submissions do not say it")
-    parser.add_argument("--csv", help="write a row for each submission there")
+    parser.add_argument("--marks", help="the file that keeps them (marks/marks.sqlite)")
+    parser.add_argument("--csv", help="write a row for each submission of the marks there; hand: each answer")
+    parser.add_argument("--moodle", help="write the grades and comments of one assignment for Moodle there")
+    parser.add_argument("--canvas", help="write the grades for Canvas there")
+    parser.add_argument("--roster", help="the table from Moodle or Canvas to fill in (a new file is written)")
     parser.add_argument("--feedback", help="write a page and a CSV for each student into this folder")
+    parser.add_argument("--read", metavar="CSV", help="with hand: read points and comments from this table")
+    parser.add_argument("--anonymous", action="store_true", help="with hand: no names")
+    parser.add_argument("--port", type=int, default=0, help="with hand: of the page (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="with hand: print the address only")
     parser.add_argument("--folder", default=ROOT / "build" / "assignments", help="of releases and archives")
     parser.add_argument("--teacher", action="store_true", help="with pack: yes, with solutions")
     options = parser.parse_args(argv)
+    options.marks = Path(options.marks or MARKS)
     try:
         return run(options)
     except (ValueError, OSError) as error:

@@ -39,10 +39,10 @@ def the_one(number, words, found):
 
 
 def figure(number, words):
-    """The stored picture of a chapter's cell, its description as the alternative text."""
+    """The stored picture of a chapter's cell, its description as the alternative text (the last one)."""
     of = [cell for cell in cells(number) if alt_text(cell.source).startswith(words)]
     cell = the_one(number, words, of)
-    (png,) = [out.data["image/png"] for out in cell.outputs if "image/png" in out.get("data", {})]
+    *_, png = [out.data["image/png"] for out in cell.outputs if "image/png" in out.get("data", {})]
     alt = html.escape(alt_text(cell.source))
     return f'<figure><img src="data:image/png;base64,{png.strip()}" alt="{alt}"></figure>'
 

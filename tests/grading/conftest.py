@@ -4,6 +4,7 @@ import nbformat
 import pytest
 from helpers.assignments import NAME, RIGHT, WRONG, trial
 
+from tools import grade as tool
 from tools.grading import assignment as source
 from tools.grading.release import notebook, student
 
@@ -17,6 +18,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "assignments" / "wrong").mkdir()
     (tmp_path / "assignments" / "wrong" / "99.py").write_text(WRONG)
     monkeypatch.setattr(source, "SOURCE", tmp_path / "assignments" / "source")
+    monkeypatch.setattr(tool, "MARKS", tmp_path / "marks" / "marks.sqlite")
     return path
 
 

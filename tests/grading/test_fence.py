@@ -16,8 +16,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tools.grade import grade
 from tools.grading import run
+from tools.grading.score import grade
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLVED = str(next((ROOT / "notebooks" / "assignments" / "source").glob("*/*.ipynb")))
@@ -281,11 +281,12 @@ GRADER = """
 import sys
 from pathlib import Path
 from tools import grade
-from tools.grading import assignment, run
+from tools.grading import assignment, run, score
 assignment.SOURCE = Path(sys.argv[1])
+grade.MARKS = assignment.SOURCE.parent / "marks.sqlite"
 start = run.BARE if sys.argv[2] == "bare" else None
-ask = grade.ask
-grade.ask = lambda *given, **more: ask(*given, **more, start=start, hook=False, seconds=float(sys.argv[3]))
+ask = score.ask
+score.ask = lambda *given, **more: ask(*given, **more, start=start, hook=False, seconds=float(sys.argv[3]))
 sys.exit(grade.main(sys.argv[4:]))
 """
 

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from tools import grade as tool
-from tools.grading import run
+from tools.grading import pile, run, score
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = """
@@ -21,6 +21,7 @@ resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 from tools import grade
 from tools.grading import assignment
 assignment.SOURCE = Path(sys.argv[1])
+grade.MARKS = assignment.SOURCE.parent / "marks.sqlite"
 sys.exit(grade.main(sys.argv[2:]))
 """
 
@@ -33,6 +34,8 @@ def rows(folder, *command):
     assert done.returncode == 0 and done.stderr == "", done.stderr
     found, name = {}, None
     for line in done.stdout.splitlines()[1:]:
+        if line.endswith(": written"):
+            continue
         if line[:1] == " ":
             found[name].append(line.strip())
         else:
@@ -50,32 +53,32 @@ def notebook_of(number, source, **more):
     return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [code] * number} | more)
 
 
-def no_notebooks(pile):
+def no_notebooks(folder):
     """Write what is none, and name for each what the grader says of it."""
     no_file = "not a regular file of at most 20 MB"
-    os.mkfifo(pile / "pipe.ipynb")
+    os.mkfifo(folder / "pipe.ipynb")
     here = os.getcwd()
-    os.chdir(pile)  # an address has at most 107 bytes
+    os.chdir(folder)  # an address has at most 107 bytes
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("server.ipynb")
     os.chdir(here)
     links = {"zero": "/dev/zero", "terminal": "/dev/tty", "neighbour": "ann.ipynb", "nowhere": "nothing"}
     links["loop"] = "loop.ipynb"
     for name, place in links.items():
-        (pile / f"{name}.ipynb").symlink_to(place)
-    (pile / "huge.ipynb").touch()
-    os.truncate(pile / "huge.ipynb", 1 << 40)
-    place = pile.joinpath("deep", *["x"] * (tool.LEVELS + 5))
+        (folder / f"{name}.ipynb").symlink_to(place)
+    (folder / "huge.ipynb").touch()
+    os.truncate(folder / "huge.ipynb", 1 << 40)
+    place = folder.joinpath("deep", *["x"] * (pile.LEVELS + 5))
     place.mkdir(parents=True)
     (place / "x.ipynb").write_text("{}")
-    (pile / "many.ipynb").write_text(notebook_of(2001, "x = 1"))
-    (pile / "long.ipynb").write_text(notebook_of(1, "x = 1\n" * 400_000))
-    (pile / "other.ipynb").write_text(notebook_of(1, "x = 1", worksheets=[3]))
+    (folder / "many.ipynb").write_text(notebook_of(2001, "x = 1"))
+    (folder / "long.ipynb").write_text(notebook_of(1, "x = 1\n" * 400_000))
+    (folder / "other.ipynb").write_text(notebook_of(1, "x = 1", worksheets=[3]))
     return dict.fromkeys(("pipe", "server", "huge", *links), no_file) | {
         "x": "a folder that cannot be read: 20 levels and 100,000 files are the most",
         "many": "more than 2,000,000 characters or 2,000 cells",
         "long": "more than 2,000,000 characters or 2,000 cells",
-        "other": "not a notebook",
+        "other": "is not a notebook (no cells)",
     }
 
 
@@ -100,12 +103,12 @@ def test_links_to_folders_are_not_followed(folder, submitted, tmp_path):
 
 
 def test_a_folder_that_is_too_full_does_not_hide_the_others(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(tool, "ENTRIES", 10)
+    monkeypatch.setattr(pile, "ENTRIES", 10)
     for name, number in (("ann", 2), ("bo", 20), ("cy", 4)):
         for n in range(number):
             (tmp_path / "pile" / name / f"{n // 4}").mkdir(parents=True, exist_ok=True)
             (tmp_path / "pile" / name / f"{n // 4}" / f"{n}.ipynb").touch()
-    found = [path.relative_to(tmp_path / "pile").as_posix() for path, _ in tool.files([tmp_path / "pile"])]
+    found = [path.relative_to(tmp_path / "pile").as_posix() for path, _ in pile.files([tmp_path / "pile"])]
     assert [name for name in found if name[:2] != "bo"] == [
         "ann/0/0.ipynb", "ann/0/1.ipynb", "cy/0/0.ipynb", "cy/0/1.ipynb", "cy/0/2.ipynb", "cy/0/3.ipynb",
     ]  # fmt: skip
@@ -126,8 +129,8 @@ def test_a_folder_that_may_not_be_read_is_one_row(folder, submitted, tmp_path, m
     monkeypatch.setattr(os, "scandir", refused)
     ann, bo = tool.grade_files([tmp_path / "pile"])
     assert (ann.student, ann.points) == ("ann", 6) and bo.student == "bo"
-    assert bo.remarks == [f"cannot be graded: a folder that cannot be read: {tool.LEVELS} levels and "
-                          f"{tool.ENTRIES:,} files are the most"]  # fmt: skip
+    assert bo.remarks == [f"cannot be graded: a folder that cannot be read: {pile.LEVELS} levels and "
+                          f"{pile.ENTRIES:,} files are the most"]  # fmt: skip
 
 
 def test_outputs_and_pictures_do_not_count(submitted, folder, tmp_path):
@@ -161,14 +164,14 @@ def test_ipython_reads_no_cell_many_times(about, submitted, monkeypatch):
     from IPython.core.inputtransformer2 import TransformerManager
 
     read = []
-    assert "run_line_magic" in str(tool.cells_of(about, submitted(score="%time x = 1"))), "a few are read"
+    assert "run_line_magic" in str(score.cells_of(about, submitted(score="%time x = 1"))), "a few are read"
     monkeypatch.setattr(TransformerManager, "transform_cell", lambda _, code: read.append(code) or code)
     for line in ("%ls", "!ls", "x?", "x = !ls", "x = %ls", "  %ls", "/ls", ",ls", ";ls", "?x"):
         read.clear()
         many = submitted(score=f"{line}\n" * 450)
         many.cells += many.cells * 50
-        tool.cells_of(about, many)
-        assert sum(len(code) * (1 + code.count(f"{line}\n")) for code in read) <= tool.EFFORT
+        score.cells_of(about, many)
+        assert sum(len(code) * (1 + code.count(f"{line}\n")) for code in read) <= score.EFFORT
 
 
 def test_regular_files(tmp_path):

@@ -6,6 +6,8 @@ Cells carry nbgrader's metadata. A test cell calls two names, nothing else count
     ### BEGIN HIDDEN TESTS
     case(forward, *random_chain(rng, 5, 3))         # not shown
     case(viterbi, *chain, by=lambda path: score(path, *chain))      # many paths may be right: compare these
+    case(forward, *tiny, kind="a sentence of one word")             # students read which kinds went wrong
+    case(sweep, text, W, keeps=1)                                   # W is compared after the call, too
     ### END HIDDEN TESTS
 
 Here they run beside the solution: each notes the function's name, its arguments, and what the solution
@@ -40,12 +42,15 @@ class Call:
     expected: object
     by: object = None  # maps what is returned to what is compared
     tol: float = TOLERANCE
+    kind: str = ""  # "a sentence of one word"; an ordinary call has none
+    keeps: tuple = ()  # places of arguments that are compared after the call, too
+    left: list = field(default_factory=list)  # these, as the solution leaves them
     text: str = ""  # of an example: the call as it is written
 
 
 @dataclass
 class Test:
-    """A test cell: all of its calls must be right for its points."""
+    """A test cell: all of its calls must be right for all of its points."""
 
     name: str
     points: float
@@ -61,6 +66,22 @@ class Assignment:
     given: list  # (grade_id, code) of cells that a student does not write
     tests: list
     by_hand: dict  # {grade_id: points} of cells that a person reads
+
+    @property
+    def code(self):
+        """What is given and the solutions, without the tests."""
+        solved = [unmarked(cell.source) for cell in self.nb.cells if role(cell)[0] == "solution"]
+        return "\n".join([*(code for _, code in self.given), *solved])
+
+    def questions(self):
+        """{grade_id: (points, what is asked, the model answer and how points are given)}."""
+        found = {}
+        for before, cell in zip([None, *self.nb.cells], self.nb.cells, strict=False):
+            kind, named = role(cell)
+            if kind == "manual":
+                asked = before.source if before is not None and role(before)[0] == "text" else ""
+                found[named["grade_id"]] = (float(named["points"]), asked, cell.source)
+        return found
 
 
 def role(cell):
@@ -115,9 +136,12 @@ def load(path, seed=0):
 def collect(source, test, namespace):
     """Run a test cell beside the solution; its calls go into `test`."""
 
-    def case(function, *arguments, by=None, tol=TOLERANCE):
-        kept = copy.deepcopy(arguments)  # a function that changes its arguments changes the copy's
-        test.calls.append(Call(function.__name__, kept, function(*arguments), by, tol))
+    def case(function, *arguments, by=None, tol=TOLERANCE, kind="", keeps=()):
+        keeps = (keeps,) if isinstance(keeps, int) else keeps
+        given = copy.deepcopy(arguments)  # a function that changes its arguments changes the copy's
+        expected = function(*arguments)
+        left = copy.deepcopy([arguments[place] for place in keeps])
+        test.calls.append(Call(function.__name__, given, expected, by, tol, kind, keeps, left))
 
     scope = {**namespace, "case": case, "example": case}
     for node in ast.parse(source).body:

@@ -6,7 +6,7 @@ import inspect
 import re
 
 from tools.grading import compare
-from tools.grading.assignment import HIDDEN, TOLERANCE, role, shown, unmarked
+from tools.grading.assignment import HIDDEN, TOLERANCE, role, shown
 
 NAMED = re.compile(r"\bcase\((\w+)\s*,")
 FIRST = """\
@@ -21,12 +21,16 @@ import contextlib, copy, io
 {difference}
 _solution = {{"__name__": "solution"}}
 exec({solution!r}, _solution)
-def case(name, function, *arguments, by=None, tol={tol!r}):
-    expected = _solution[name](*copy.deepcopy(arguments))
+def case(name, function, *arguments, by=None, tol={tol!r}, kind="", keeps=()):
+    ours, theirs = copy.deepcopy(arguments), copy.deepcopy(arguments)
+    expected = _solution[name](*ours)
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        found = function(*copy.deepcopy(arguments))
+        found = function(*theirs)
     said = difference(*map(by, (expected, found)), tol) if by else difference(expected, found, tol)
-    assert not said, said
+    assert not said, f"{{kind}}: {{said}}" if kind else said
+    for place in (keeps,) if isinstance(keeps, int) else keeps:
+        said = difference(ours[place], theirs[place], tol)
+        assert not said, f"argument {{place + 1}}, after the call: {{said}}"
 {cases}
 _sys.stderr = _stderr
 ### END HIDDEN TESTS"""
@@ -66,9 +70,8 @@ c.GenerateFeedback.preprocessors = [GetGrades, OneLine, CSSHTMLHeaderPreprocesso
 
 def hidden_tests(about):
     """{grade_id: source} of the test cells: examples with numbers, and hidden tests that run anywhere."""
-    codes, tests = [code for _, code in about.given], {test.name: test for test in about.tests}
-    codes += [unmarked(cell.source) for cell in about.nb.cells if role(cell)[0] == "solution"]
-    common = {"difference": inspect.getsource(compare), "solution": "\n".join(codes)}
+    tests = {test.name: test for test in about.tests}
+    common = {"difference": inspect.getsource(compare), "solution": about.code}
     found = {}
     for cell in about.nb.cells:
         kind, named = role(cell)

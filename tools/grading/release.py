@@ -125,11 +125,8 @@ def release(path, seed, folder):
 def keys(about):
     """The questions that a person reads, with model answers and how points are given, in Markdown."""
     lines = [f"# {about.name}"]
-    for before, cell in zip([None, *about.nb.cells], about.nb.cells, strict=False):
-        kind, named = source.role(cell)
-        if kind == "manual":
-            asked = before.source if before is not None and source.role(before)[0] == "text" else ""
-            lines += [f"\n**{named['grade_id']}, {named['points']} points**\n", asked, "\n---\n", cell.source]
+    for name, (points, asked, model) in about.questions().items():
+        lines += [f"\n**{name}, {points:g} points**\n", asked, "\n---\n", model]
     return "\n".join(lines) + "\n"
 
 

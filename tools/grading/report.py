@@ -1,12 +1,13 @@
-"""What graders read: the table, the CSV, and for each student a page and a CSV that show no hidden test."""
+"""What graders read on the screen, and for each student a page and a CSV that show no hidden test."""
 
-import csv
 import html
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.grading.run import printable
+from tools.grading.complaints import printable
+from tools.grading.marks import replace, rounded
+from tools.grading.tables import written
 
 
 @dataclass
@@ -16,11 +17,15 @@ class Result:
     path: Path
     student: str
     assignment: str = ""
-    seed: object = ""
+    seed: object = None
     marks: dict = field(default_factory=dict)  # {test: Mark}
-    by_hand: dict = field(default_factory=dict)  # {question: points}
-    wrong: dict = field(default_factory=dict)  # {cell: complaint}
+    answers: dict = field(default_factory=dict)  # {question: (points at most, text)}
+    wrong: dict = field(default_factory=dict)  # {cell: complaints}
     remarks: list = field(default_factory=list)
+    digest: str = ""
+    handed_in: str = ""
+    of: object = None  # the source of its assignment
+    named: object = None  # the seed that it names
 
     @property
     def points(self):
@@ -30,56 +35,37 @@ class Result:
     def most(self):
         return sum(mark.of for mark in self.marks.values())
 
+    def refuse(self, error):
+        said = printable((str(error).splitlines() or [""])[0][:160])
+        self.remarks.append(f"cannot be graded: {said or type(error).__name__}")
 
-@dataclass
-class Mark:
-    """A test: points, and why not all, for the teacher and for the student."""
-
-    points: float
-    of: float
-    note: str = ""
-    brief: str = ""
+    def keep(self, marks):
+        """Merge it into the marks."""
+        about = {name: getattr(self, name) for name in ("seed", "remarks", "wrong", "marks", "answers")}
+        file = printable(self.path.as_posix())
+        marks.keep(self.student, self.assignment, self.digest, self.handed_in, file=file, **about)
 
 
-def table(results):
-    """Points of each submission and, below, the tests that failed."""
-    lines = []
+def table(results, attempts=()):
+    """Points of each submission; below, the tests that failed, why, and what its student is told of it."""
+    known, lines = {}, []
+    for attempt in attempts:
+        known.setdefault((attempt.student, attempt.assignment), []).append(attempt)
     for result in results:
-        of = f"{result.points:5g} of {result.most:g}" if result.assignment else "    - "
-        more = f" + {sum(result.by_hand.values()):g} by hand" if result.by_hand else ""
+        of = f"{rounded(result.points):>5} of {result.most:g}" if result.assignment else "    - "
+        more = f" + {sum(most for most, _ in result.answers.values()):g} by hand" if result.answers else ""
         lines.append(f"{result.student:<28} {result.assignment:<26} {of}{more}")
-        failed = [(test, mark) for test, mark in result.marks.items() if mark.note]
-        lines += [f"    {test:<24} {mark.points:5g} of {mark.of:g}  {mark.note}" for test, mark in failed]
+        for test, mark in result.marks.items():
+            if mark.note:
+                lines.append(f"    {test:<24} {rounded(mark.points):>5} of {mark.of:g}  {mark.note}")
+            if mark.brief != mark.note:
+                lines.append(f"    {'':<24} the student reads: {mark.brief}")
+        lines += [f"    cell {cell}: {said}" for cell, all_ in result.wrong.items() for said in all_]
         lines += [f"    {remark}" for remark in result.remarks]
+        others = len(known.get((result.student, result.assignment), ())) - 1
+        if others > 0:
+            lines.append(f"    {others + 1} attempts are in the marks; the last one counts")
     return "\n".join(lines)
-
-
-def plain(value):
-    """A cell of a CSV: text that a spreadsheet would take for a formula is quoted."""
-    return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
-
-
-def write_csv(path, rows):
-    """Rows (dictionaries) with the columns of all of them."""
-    columns = dict.fromkeys(name for row in rows for name in row)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8-sig") as out:
-        writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: plain(value) for name, value in row.items()} for row in rows)
-
-
-def overview(results):
-    """Rows of the CSV: one for each submission, a column for each test; questions by hand are left empty."""
-    for result in results:
-        number = result.assignment[:2]
-        tests = {f"{number} {test}": f"{mark.points:g}" for test, mark in result.marks.items()}
-        whole = {"points": f"{result.points:g}", "of": f"{result.most:g}"} if result.assignment else {}
-        first = {"student": result.student, "assignment": result.assignment, "seed": result.seed}
-        asked = {f"{number} {name} (of {points:g}, by hand)": "" for name, points in result.by_hand.items()}
-        remarks = {"remarks": "; ".join(result.remarks), "file": printable(result.path.as_posix())}
-        yield first | {"points": "", "of": ""} | whole | remarks | tests | asked
 
 
 STYLE = """\
@@ -89,45 +75,71 @@ th, td { text-align: left; padding: .3em .8em; border-bottom: 1px solid #bbb }
 """
 
 
-def for_student(result):
+def for_student(attempt):
     """(rows of the CSV, page) of a student: points and why; no hidden test, no number of the solution, and
     nothing that the student's own code made of what it was handed.
     """
-    rows = [{"test": test, "points": f"{mark.points:g}", "of": f"{mark.of:g}", "why": mark.brief}
-            for test, mark in result.marks.items()]  # fmt: skip
-    rows += [{"test": name, "points": "", "of": f"{points:g}", "why": "read by a person"}
-             for name, points in result.by_hand.items()]  # fmt: skip
-    cells = ["".join(f"<td>{html.escape(value)}</td>" for value in row.values()) for row in rows]
-    body = "\n".join(f"<tr>{row}</tr>" for row in cells)
-    said = [f"<li>Cell <code>{html.escape(str(cell))}</code>: {html.escape(complaint)}</li>"
-            for cell, complaint in result.wrong.items()]  # fmt: skip
-    title = html.escape(f"{result.student}: {result.assignment}")
+    rows, given = [], attempt.given
+    for test, mark in attempt.marks.items():
+        by_a_person = given.get(test)
+        why = "; ".join(filter(None, (mark.brief, by_a_person and f"by a person: {by_a_person.comment}")))
+        of = rounded(by_a_person.points if by_a_person else mark.points)
+        rows.append({"test": test, "points": of, "of": rounded(mark.of), "why": why})
+    for name, (most, _) in attempt.answers.items():
+        points = rounded(given[name].points) if name in given else ""
+        why = given[name].comment if name in given else "not yet read by a person"
+        rows.append({"test": name, "points": points, "of": rounded(most), "why": why})
+    cells = ["".join(f"<td>{lines(value)}</td>" for value in row.values()) for row in rows]
+    said = [f"<li>Cell <code>{html.escape(cell)}</code>: {html.escape(one)}</li>"
+            for cell, complaints in attempt.wrong.items() for one in complaints]  # fmt: skip
+    title = html.escape(f"{attempt.student}: {attempt.assignment or 'a file that cannot be graded'}")
+    parts = [f"<p>{html.escape(remark)}</p>" for remark in attempt.remarks]
+    if attempt.assignment:
+        by_hand = f" By a person: <b>{rounded(attempt.by_hand)} of {rounded(attempt.most_by_hand)}</b>"
+        by_hand += f" ({len(attempt.open)} not yet read)." if attempt.open else "."
+        by_hand = by_hand if attempt.answers else ""
+        parts.insert(
+            0,
+            f"""\
+<p>By the grader: <b>{rounded(attempt.points)} of {rounded(attempt.most)}</b> points.{by_hand}
+Seed of the release: {attempt.seed}. Handed in: {attempt.handed_in}, attempt {attempt.number}.</p>""",
+        )
+        body = "\n".join(f"<tr>{row}</tr>" for row in cells)
+        parts.append(f"<table><tr><th>test</th><th>points</th><th>of</th><th>why</th></tr>\n{body}</table>")
+    else:
+        file = html.escape(Path(attempt.file).name)
+        parts.append(f"<p>File: {file}, {attempt.handed_in}. Hand in a notebook, as Jupyter saves it.</p>")
+    if said:
+        parts.append(f"<p>When its cells ran:</p><ul>{''.join(said)}</ul>")
     page = f"""\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>{STYLE}</style></head><body>
 <h1>{title}</h1>
-<p>By the grader: <b>{result.points:g} of {result.most:g}</b> points. Seed of the release: {result.seed}.</p>
-<table><tr><th>test</th><th>points</th><th>of</th><th>why not all</th></tr>
-{body}</table>
-{"<p>When its cells ran:</p><ul>" + "".join(said) + "</ul>" if said else ""}
+{chr(10).join(parts)}
 </body></html>
 """
     return rows, page
 
 
-def write_feedback(folder, results):
-    """FOLDER/STUDENT/NN_name.html and .csv; a second file of a student for an assignment gets a number."""
+def lines(text):
+    return html.escape(text).replace("\n", "<br>")
+
+
+def write_feedback(folder, attempts):
+    """FOLDER/STUDENT/NN_name.html and .csv; a further attempt of an assignment gets its number."""
     taken = set()
-    for result in results:
-        if not result.assignment:
-            continue
-        student = re.sub(r"[^\w .()-]", "_", result.student).strip(". ") or "unnamed"
-        name, number = result.assignment, 1
+    for attempt in attempts:
+        student = re.sub(r"[^\w .()-]", "_", attempt.student).strip(". ") or "unnamed"
+        name, number = attempt.assignment or "cannot be graded", 1
+        base = name
         while (student.lower(), name) in taken:
             number += 1
-            name = f"{result.assignment}_{number}"
+            name = f"{base}_{number}"
         taken.add((student.lower(), name))
-        rows, page = for_student(result)
-        write_csv(Path(folder) / student / f"{name}.csv", rows)
-        (Path(folder) / student / f"{name}.html").write_text(page, encoding="utf-8")
+        rows, page = for_student(attempt)
+        place = Path(folder) / student
+        place.mkdir(parents=True, exist_ok=True)
+        if rows:
+            replace(place / f"{name}.csv", written(rows).encode())
+        replace(place / f"{name}.html", page.encode())

@@ -1,10 +1,8 @@
 """Ask a student's functions in a process of their own, whatever they do there: one answer for each call."""
 
-import builtins
 import json
 import os
 import pickle
-import re
 import signal
 import site
 import stat
@@ -15,8 +13,10 @@ import time
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from tools.grading import worker
+from tools.grading.complaints import Failed, raised
 
 SECONDS = 5.0  # for a call, or for a statement of a cell
 START = 20.0  # for Python and numpy to start
@@ -36,30 +36,6 @@ PYTHON += [str(ROOT / "crfbook"), str(ROOT / "data_fetch")]
 
 class Refused(OSError):
     """The system does not let the fence stand."""
-
-
-def printable(text):
-    """The text with what a terminal obeys, or no file can hold, spelt out."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-class Failed(Exception):
-    """A call without a result. Its text is one line, for the teacher: it may quote what it was handed."""
-
-    SAID = re.compile(r"(\w+)((?: \(line \d{1,4} of its cell\))?): ")
-
-    def __init__(self, text, ours=True):
-        super().__init__(printable(" ".join(text.split())))
-        self.ours = ours or text in (worker.NONE, worker.DEEP, worker.LARGE, worker.KIND)
-
-    def brief(self):
-        """For the student: the kind of the error and the line; the text of the student's own is left out."""
-        if self.ours:
-            return str(self)
-        found = self.SAID.match(str(self))
-        kind = getattr(builtins, found[1], None) if found else None
-        known = isinstance(kind, type) and issubclass(kind, BaseException)
-        return f"{found[1]}{found[2]}" if known else "an error"
 
 
 @cache
@@ -87,15 +63,37 @@ def fence():
     return fenced, "fence: namespaces"
 
 
-def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY, start=None, hook=True):
-    """(answers, {cell: complaint}): for each call its result or `Failed`.
+class Kept(NamedTuple):
+    """What a call returned, and the arguments that it should keep, as it left them."""
 
-    cells : (name, source) in their order; calls : (function, arguments); start : of a worker, see `fence`;
-    hook : without it, as in some tests, the fence stands alone. A process that ends, or that is stopped after
-    `seconds` without a sign, is started anew without the statement that ended it.
+    result: object
+    arguments: object
+
+
+def ask(
+    cells,
+    calls,
+    *,
+    seconds=SECONDS,
+    in_all=IN_ALL,
+    memory=MEMORY,
+    start=None,
+    hook=True,
+    trials=False,
+    ours=None,
+):
+    """(answers, {cell: complaints}): for each call its result, `Kept` or `Failed`.
+
+    cells : (name, source) in their order; calls : (function, arguments[, places of those that it keeps]);
+    start : of a worker, see `fence`; hook : without it, as in some tests, the fence stands alone; trials :
+    whether calls at the top of cells run; ours : (code, names) of functions that stand in for the student's.
+    A process that ends, or that is stopped after `seconds` without a sign, is started anew without the
+    statement that ended it.
     """
     answers, wrong, skip, slow = {}, {}, set(), set()
     start = start or fence()[0]
+    task = {"cells": cells, "skip": skip, "memory": memory, "hook": hook, "trials": trials, "ours": ours}
+    calls = [(name, arguments, *(keeps or [()])) for name, arguments, *keeps in calls]
     deadline = time.monotonic() + in_all
     while len(answers) < len(calls):
         for n in range(len(calls)):
@@ -105,18 +103,17 @@ def ask(cells, calls, *, seconds=SECONDS, in_all=IN_ALL, memory=MEMORY, start=No
         if time.monotonic() > deadline:
             answers |= {n: Failed(f"the submission took longer than {in_all:g} s in all") for n in left}
         elif left:
-            _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start, hook)
+            _once(task, calls, left, answers, wrong, slow, seconds, deadline, start)
     return [answers[n] for n in range(len(calls))], wrong
 
 
-def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, memory, start, hook):
+def _once(task, calls, left, answers, wrong, slow, seconds, deadline, start):
     """One process: it makes calls until it has made all, or ends, or is stopped."""
+    cells, skip = task["cells"], task["skip"]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
-        task = {"cells": cells, "skip": skip, "memory": memory, "hook": hook}
-        task["readable"] = [*PYTHON, *SYSTEM]
-        task["calls"] = [(n, calls[n][0], calls[n][1]) for n in left]
-        (folder / "task").write_bytes(pickle.dumps(task))
+        now = task | {"readable": [*PYTHON, *SYSTEM], "calls": [(n, *calls[n]) for n in left]}
+        (folder / "task").write_bytes(pickle.dumps(now))
         (folder / "log").touch()
         stopped, code = _watch(folder, seconds, deadline, start)
         at, broken = None, False
@@ -127,10 +124,11 @@ def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, mem
             if broken:
                 break
             if line.get("answer") in left:
-                answers[line["answer"]] = _answer(line)
+                answers[line["answer"]] = _answer(line, cells)
             elif isinstance(line.get("wrong"), dict):
-                said = {c: printable(str(said)[: worker.LONGEST]) for c, said in line["wrong"].items()}
-                wrong |= {c: said[c] for c, _ in cells if c in said}
+                for cell, _ in cells:
+                    said = line["wrong"].get(cell)
+                    _complain(wrong, cell, _complaints(said, cell, cells) if isinstance(said, list) else [])
             at = line if "call" in line or "cell" in line else at
     if all(n in answers for n in left):
         return
@@ -142,7 +140,7 @@ def _once(cells, calls, left, skip, answers, wrong, slow, seconds, deadline, mem
         slow |= {calls[at["call"]][0]} if stopped else set()
     elif place and place not in skip and place[0] in [c for c, _ in cells] and isinstance(place[1], int):
         skip.add(place)
-        wrong[place[0]] = f"a statement of this cell {how}"
+        _complain(wrong, place[0], [f"a statement of this cell {how}"])
     else:
         answers |= {n: Failed(f"the submission {how}") for n in left if n not in answers}
 
@@ -226,11 +224,27 @@ def _lines(path):
             yield found
 
 
-def _answer(found):
+def _complaints(said, cell, cells):
+    """The lines that the worker wrote of a cell, each with the line of the cell."""
+    said = [found for found in said[: worker.COMPLAINTS] if isinstance(found, dict)]
+    return [str(raised({**found, "cell": cell}, cells)) for found in said]
+
+
+def _complain(wrong, cell, lines):
+    """Each complaint once, in their order: a cell runs anew in each process."""
+    if lines:
+        wrong[cell] = list(dict.fromkeys([*wrong.get(cell, ()), *lines]))[: worker.COMPLAINTS]
+
+
+def _answer(found, cells):
     """A result, or `Failed`."""
+    if "raised" in found and isinstance(found["raised"], dict):
+        return raised(found["raised"], cells)
     if "error" in found:
-        return Failed(str(found["error"])[: worker.LONGEST], ours=False)
+        known = found["error"] in (worker.NONE, worker.DEEP, worker.LARGE, worker.KIND)
+        return Failed(str(found["error"])[: worker.LONGEST], None if known else "an error")
     try:
-        return worker.unpack(found["result"])
+        result = worker.unpack(found["result"])
+        return Kept(result, worker.unpack(found["kept"])) if "kept" in found else result
     except Exception as error:  # what a student's code wrote there may be anything
         return Failed(f"the result cannot be read: {type(error).__name__}")

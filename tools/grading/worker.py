@@ -23,6 +23,8 @@ LONGEST = 300  # characters of a complaint
 DEEPEST, MOST, LARGEST = 8, 50_000, 8_000_000  # of a result: levels, parts, bytes of an array
 FILE = 64_000_000  # bytes of a file that is written
 LINE = 16_000_000  # bytes of an answer
+CELL = "<cell> "  # and its name: the file that a traceback names
+COMPLAINTS = 8  # of a cell
 NONE = "there is no such function"
 DEEP = "the result is nested too deeply"
 LARGE = "the result is too large"
@@ -33,23 +35,29 @@ KEPT = (
 )  # fmt: skip
 
 
-def statements(cell):
+def statements(name, cell, trials=False):
     """Top-level statements of a cell that may define something, each compiled alone: calls and assertions
-    at the top are a student's trials. SyntaxError if it cannot be read.
+    at the top are a student's trials. With `trials` calls run, too. SyntaxError if it cannot be read.
     """
     for node in ast.parse(cell).body:
-        if isinstance(node, KEPT):
-            yield compile(ast.Module([node], []), "<cell>", "exec")
+        call = trials and isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+        if isinstance(node, KEPT) or call:
+            yield compile(ast.Module([node], []), CELL + name, "exec")
 
 
 def complaint(error):
-    """One line: the kind of the error, the student's line where it was raised, what it says."""
+    """The kind and the text of an error, and the student's cell and line where it was raised."""
+    said = {"kind": type(error).__name__, "text": "", "cell": "", "line": 0}
     try:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == "<cell>"]
-        where = f" (line {frames[-1].lineno} of its cell)" if frames else ""
-        return f"{type(error).__name__}{where}: {error}"[:LONGEST]
+        if isinstance(error, SyntaxError):
+            return said | {"text": str(error.msg)[:LONGEST], "line": error.lineno or 0}
+        frames = traceback.extract_tb(error.__traceback__)
+        frames = [frame for frame in frames if frame.filename.startswith(CELL)]
+        if frames:
+            said |= {"cell": frames[-1].filename[len(CELL) :], "line": frames[-1].lineno}
+        return said | {"text": str(error)[:LONGEST]}
     except BaseException:  # an error whose text raises another one
-        return f"{type(error).__name__}: "
+        return said
 
 
 class Unfit(Exception):
@@ -174,16 +182,16 @@ def limit(memory):
 # ---- definitions and calls ----
 
 
-def define(cells, skip, note, namespace):
+def define(cells, skip, note, namespace, trials=False):
     """Run what the cells define. Before each statement its place is written down: who reads it after a crash
-    knows what to skip. Returns {cell: complaint} of those that raised.
+    knows what to skip. Returns {cell: complaints} of those that raised.
     """
     wrong = {}
     for name, cell in cells:
         try:
-            parts = list(statements(cell))
+            parts = list(statements(name, cell, trials))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            wrong[name] = f"{type(error).__name__}: {error}"[:LONGEST]
+            wrong[name] = [complaint(error)]
             continue
         for number, part in enumerate(parts):
             if (name, number) in skip:
@@ -192,24 +200,35 @@ def define(cells, skip, note, namespace):
             try:
                 exec(part, namespace)
             except BaseException as error:  # SystemExit too
-                wrong[name] = complaint(error)
+                wrong[name] = [*wrong.get(name, ()), complaint(error)][:COMPLAINTS]
     return wrong
 
 
-def answer(number, name, arguments, namespace):
-    """A line of JSON: what a call returned, or why it did not."""
+def build_on(code, names, namespace):
+    """Put our functions of these names into the namespace: what another function builds on."""
+    ours = {"__name__": "ours"}
+    exec(compile(code, "<ours>", "exec"), ours)
+    namespace |= {name: ours[name] for name in names}
+
+
+def answer(number, name, arguments, keeps, namespace):
+    """A line of JSON: what a call returned, and left in the arguments that it should keep; or why not."""
     try:
         function = namespace.get(name)
         if not callable(function):
             return dumps({"answer": number, "error": NONE})
-        line = dumps({"answer": number, "result": pack(function(*arguments), [])})
+        result, parts = function(*arguments), []
+        line = {"answer": number, "result": pack(result, parts)}
+        if keeps:
+            line["kept"] = pack([arguments[place] for place in keeps], parts)
+        line = dumps(line)
         if len(line) >= LINE:
             raise Unfit(LARGE)
         return line
     except Unfit as error:
         return dumps({"answer": number, "error": str(error)})
     except BaseException as error:
-        return dumps({"answer": number, "error": complaint(error)})
+        return dumps({"answer": number, "raised": complaint(error)})
 
 
 def main(folder):
@@ -226,10 +245,12 @@ def main(folder):
         if task["hook"]:
             guard(folder, task["readable"])
         namespace = {"__name__": "submission"}
-        note(dumps({"wrong": define(task["cells"], task["skip"], note, namespace)}))
-        for number, name, arguments in task["calls"]:
+        note(dumps({"wrong": define(task["cells"], task["skip"], note, namespace, task["trials"])}))
+        if task["ours"]:
+            build_on(*task["ours"], namespace)
+        for number, name, arguments, keeps in task["calls"]:
             note(dumps({"call": number}))
-            note(answer(number, name, arguments, namespace))
+            note(answer(number, name, arguments, keeps, namespace))
         end(0)  # whatever still runs in a thread
 
 

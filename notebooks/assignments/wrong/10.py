@@ -83,3 +83,63 @@ def upper(before, gain, active):
     out, plus = np.where(active, 0.0, before), np.maximum(gain, 0.0)
     h = np.minimum(out.sum() * plus.max(1), out.max() * plus.sum(1))
     return before.sum() + gain @ (before - out) + h
+
+# wrong: pairs that start inactive are counted, too | slope-test
+def slope(node, edge, sets, outside):
+    psi, found = np.exp(node - node.max(1, keepdims=True)), np.zeros(edge.shape)
+    steps = [np.where(active[:, None], np.exp(edge), outside) for active in sets[:-1]]
+    alpha = [psi[0] / psi[0].sum()]
+    for step, v in zip(steps, psi[1:]):
+        a = v * (alpha[-1] @ step)
+        alpha.append(a / a.sum())
+    beta = np.ones(len(edge))
+    for t in range(len(node) - 1, 0, -1):
+        ahead = psi[t] * beta
+        p = alpha[t - 1][:, None] * steps[t - 1] * ahead
+        found += p / p.sum()
+        beta = steps[t - 1] @ ahead
+        beta = beta / beta.max()
+    return found
+
+# wrong: the sets of the token itself, not of the one before | slope-test
+def slope(node, edge, sets, outside):
+    psi, found = np.exp(node - node.max(1, keepdims=True)), np.zeros(edge.shape)
+    steps = [np.where(active[:, None], np.exp(edge), outside) for active in sets[1:]]
+    alpha = [psi[0] / psi[0].sum()]
+    for step, v in zip(steps, psi[1:]):
+        a = v * (alpha[-1] @ step)
+        alpha.append(a / a.sum())
+    beta = np.ones(len(edge))
+    for t in range(len(node) - 1, 0, -1):
+        ahead = psi[t] * beta
+        p = alpha[t - 1][:, None] * steps[t - 1] * ahead
+        found += np.where(sets[t][:, None], p / p.sum(), 0.0)
+        beta = steps[t - 1] @ ahead
+        beta = beta / beta.max()
+    return found
+
+# wrong: no backward pass | slope-test
+def slope(node, edge, sets, outside):
+    psi, found = np.exp(node - node.max(1, keepdims=True)), np.zeros(edge.shape)
+    alpha = psi[0] / psi[0].sum()
+    for active, v in zip(sets, psi[1:]):
+        step = np.where(active[:, None], np.exp(edge), outside)
+        p = alpha[:, None] * step * v
+        found += np.where(active[:, None], p / p.sum(), 0.0)
+        alpha = v * (alpha @ step)
+        alpha = alpha / alpha.sum()
+    return found
+
+# wrong: nothing is scaled | slope-test
+def slope(node, edge, sets, outside):
+    psi, found = np.exp(node), np.zeros(edge.shape)
+    steps = [np.where(active[:, None], np.exp(edge), outside) for active in sets[:-1]]
+    alpha = [psi[0]]
+    for step, v in zip(steps, psi[1:]):
+        alpha.append(v * (alpha[-1] @ step))
+    beta = np.ones(len(edge))
+    for t in range(len(node) - 1, 0, -1):
+        p = alpha[t - 1][:, None] * steps[t - 1] * psi[t] * beta
+        found += np.where(sets[t - 1][:, None], p / p.sum(), 0.0)
+        beta = steps[t - 1] @ (psi[t] * beta)
+    return found

@@ -64,3 +64,19 @@ def neighbours(alpha, N, beta, P1, P2):
 def neighbours(alpha, N, beta, P1, P2):
     p = P1 * ((alpha @ P2) @ beta.T)
     return p / p.sum()
+
+# wrong: the skew edge is left out | skew-test
+def skew_step(alpha, N, P1, P2, S):
+    return N * (P1.T @ (alpha @ P2))
+
+# wrong: askew too late, when the tag before is gone | skew-test
+def skew_step(alpha, N, P1, P2, S):
+    return N * (P1.T @ (alpha @ P2)) * S
+
+# wrong: askew too early, on the phrase label before | skew-test
+def skew_step(alpha, N, P1, P2, S):
+    return N * (P1.T @ ((alpha * S) @ P2))
+
+# wrong: the word's own scores between the two sums | skew-test
+def skew_step(alpha, N, P1, P2, S):
+    return P1.T @ ((alpha @ P2) * S * N)

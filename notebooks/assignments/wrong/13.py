@@ -98,3 +98,85 @@ def bethe(log_phi, log_tables, p, pairs):
     for v, (b, s) in enumerate(zip(p, log_phi)):
         total += (b * s).sum() - (1 - sum(v in e for e in pairs)) * (b * np.log(b)).sum()
     return total
+
+# wrong: only towards the root | tree-order-test
+def tree_order(n, edges, root):
+    near, away, seen = [[] for _ in range(n)], [], [root]
+    for u, v in edges:
+        near[u].append(v)
+        near[v].append(u)
+    for u in seen:
+        new = [v for v in near[u] if v not in seen]
+        seen += new
+        away += [(u, v) for v in new]
+    return [(v, u) for u, v in reversed(away)]
+
+# wrong: first away from the root, then back | tree-order-test
+def tree_order(n, edges, root):
+    near, away, seen = [[] for _ in range(n)], [], [root]
+    for u, v in edges:
+        near[u].append(v)
+        near[v].append(u)
+    for u in seen:
+        new = [v for v in near[u] if v not in seen]
+        seen += new
+        away += [(u, v) for v in new]
+    return away + [(v, u) for u, v in reversed(away)]
+
+# wrong: the pairs as they are given, then turned round | tree-order-test
+def tree_order(n, edges, root):
+    return [tuple(pair) for pair in edges] + [(v, u) for u, v in reversed(edges)]
+
+# wrong: towards the root in the order of going away | tree-order-test
+def tree_order(n, edges, root):
+    near, away, seen = [[] for _ in range(n)], [], [root]
+    for u, v in edges:
+        near[u].append(v)
+        near[v].append(u)
+    for u in seen:
+        new = [v for v in near[u] if v not in seen]
+        seen += new
+        away += [(u, v) for v in new]
+    return [(v, u) for u, v in away] + away
+
+# wrong: it calls itself for each variable | tree-order-test
+def tree_order(n, edges, root):
+    near = [[] for _ in range(n)]
+    for u, v in edges:
+        near[u].append(v)
+        near[v].append(u)
+    def inwards(u, but):
+        return [way for v in near[u] if v != but for way in [*inwards(v, u), (v, u)]]
+    there = inwards(root, None)
+    return there + [(v, u) for u, v in reversed(there)]
+
+# wrong: one quiet turn is enough once all pairs have been in a tree | stop-test
+def stop_after(turns, edges, tol):
+    ever = set()
+    for number, (pairs, change) in enumerate(turns, 1):
+        ever |= set(pairs)
+        if change < tol and ever >= set(edges):
+            return number
+    return 0
+
+# wrong: the tree of a turn that changed something counts | stop-test
+def stop_after(turns, edges, tol):
+    covered = set()
+    for number, (pairs, change) in enumerate(turns, 1):
+        covered = covered | set(pairs) if change < tol else set(pairs)
+        if change < tol and covered >= set(edges):
+            return number
+    return 0
+
+# wrong: the first quiet turn | stop-test
+def stop_after(turns, edges, tol):
+    return next((n for n, (_, change) in enumerate(turns, 1) if change < tol), 0)
+
+# wrong: a change of exactly tol is none | stop-test
+def stop_after(turns, edges, tol):
+    covered = set()
+    for number, (pairs, change) in enumerate(turns, 1):
+        covered = covered | set(pairs) if change <= tol else set()
+        if covered >= set(edges):
+            return number
+    return 0
