@@ -1,4 +1,5 @@
 # make book | test | lab     each works on a fresh machine, without the others having run
+# make site                  the pages of the book from the stored outputs, without running a chapter
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
 # make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
@@ -14,7 +15,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab outputs paper study assignments grade teaching wheelhouse clean distclean install
+.PHONY: help book site test real lab outputs paper study assignments grade teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -30,7 +31,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 12
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 13
 
 install: $(STAMP)
 
@@ -60,6 +61,9 @@ $(STAMP): pyproject.toml
 book: $(STAMP)
 	@$(PY) -m crfbook.warm $(or $(CHAPTERS),$(notdir $(wildcard notebooks/*.ipynb))) || true
 	@$(PY) -m tools.book $(CHAPTERS)
+
+site: $(STAMP)
+	@$(PY) -m tools.site
 
 test: $(STAMP)
 	@mkdir -p build/no-data

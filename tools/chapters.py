@@ -43,6 +43,14 @@ ANATOMY_START = [
     "references",
 ]
 
+PARTS = {  # of the book, with the numbers of their chapters
+    "Foundations": ("00", "03"),
+    "Learning": ("04", "09"),
+    "Many labels": ("10", "11"),
+    "Many chains": ("12", "13"),
+    "Scale and practice": ("14", "99"),
+}
+
 PROMISE = "**After this chapter you can**"
 
 # The rest is the core, where a class can stop. A star at a section holds for all below it.

@@ -22,6 +22,9 @@ PATHS = re.compile(
 )
 ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 MARKERS = re.compile(r"^\s*#\s*(PYTEST_VALIDATE\w*|NBVAL_(?!CHECK_OUTPUT\b)\w*)", re.M)
+NO_DESCRIPTION = re.compile(
+    r"\.(?:png|svg|jpe?g)\b|\b(?:TODO|TBD|FIXME|placeholder|lorem ipsum)\b|\.\.\.$", re.I
+)
 PROGRESS = re.compile(r"\d+%\|")
 
 
@@ -175,6 +178,7 @@ def rule_figures_are_described(nb, stem):
                 assert len(said.split()) >= 5, (
                     f"cell {number} draws, and opens with no comment '# Figure: ...'"
                 )
+                assert not NO_DESCRIPTION.search(said), f"cell {number}: {said!r} describes no figure"
 
 
 def rule_size(nb, stem):
@@ -352,6 +356,17 @@ BROKEN = [
     (rule_cell_sizes, lambda nb: [c.metadata.update(tags=["algorithm"]) for c in code_cells(nb)[1:3]]),
     (rule_cell_sizes, _set("source", "x = '" + "x" * 120 + "'")),
     (rule_figures_are_described, _output(_STREAM("display_data", data={"image/png": "AAAA"}))),
+    *(
+        (
+            rule_figures_are_described,
+            _output(_STREAM("display_data", data={"image/png": "AAAA"}, metadata=alt)),
+        )
+        for alt in (
+            {"image/png": {"alt": ""}},
+            {"image/png": {"alt": "the picture in file figure_02.png of this chapter"}},
+            {"image/png": {"alt": "TODO say what this figure shows"}},
+        )
+    ),
     (rule_marks_of_sentences, lambda nb: nb.cells.append(_text("F1 rises <!-- holds: f1 goes up -->"))),
     (
         rule_marks_of_sentences,
