@@ -14,7 +14,16 @@ from nbformat import writes
 from tools.chapters import NOTEBOOKS, PARTS, ROOT, asked_for_help, chapters, normalise, read
 from tools.execute import data_used
 from tools.formulas import STYLE
-from tools.site_pages import builds, claims_page, contents, in_part, names, records, toctree
+from tools.site_pages import (
+    builds,
+    claims_page,
+    contents,
+    in_part,
+    names,
+    records,
+    shown_lattice,
+    toctree,
+)
 
 BUILD = ROOT / "build" / "site"
 THEME = ROOT / "tools" / "theme"
@@ -71,6 +80,8 @@ def page_of(nb, source, page, where):
             cell.source = relinked(cell.source, source, page, where)
             continue
         cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
+        for out in cell.outputs:  # a page has no kernel
+            out.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
         described = [
             out.metadata.get("image/png", {}).get("alt") for out in cell.outputs if "metadata" in out
         ]
@@ -107,6 +118,7 @@ def stage(folder, runs=()):
     put("builds.md", builds(notebooks, runs, data_used))
     fill = {
         "chapters": lambda _: contents(notebooks),
+        "lattice": lambda _: f"```{{raw}} html\n{shown_lattice()}\n```",
         "names": lambda words: names(words.split()[0], words.split()[1:]),
     }
     api = sorted(path.stem for path in (WRITTEN / "api").glob("*.md"))
@@ -134,6 +146,7 @@ def build(folder, runs=()):
 
     source = folder.with_name(f"{folder.name}-source")
     stage(source, runs)
+    shutil.rmtree(folder, ignore_errors=True)  # pages of chapters that are no more
     options = ["-q", "-j", "2", "-E", "-d", str(source / "_doctrees"), "-c", str(THEME)]
     status = sphinx([*options, "-b", "html", str(source), str(folder)])
     for path in chapters():  # as they are stored: what the button downloads

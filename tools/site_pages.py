@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from itertools import pairwise
 
+from crfbook.widgets import Lattice, lattice
 from studies.claims import PAPERS, UNJUDGED, VERDICTS, claims
 from studies.records import RESULTS, read_record
 from tools.chapters import PARTS, chapters, promise, read, title
@@ -49,6 +50,13 @@ def names(module, wanted):
         elif callable(thing):
             lines += [f".. autofunction:: {module}.{name}", ""]
     return "\n".join([*lines, "```"])
+
+
+def shown_lattice():
+    """The lattice of three words, as pages have it."""
+    log_node = [[2.0, 0.0, -1.0], [0.0, 0.5, 0.3], [-1.0, 0.6, 0.8]]
+    log_edge = [[float("-inf"), 1.5, -1.0], [-1.0, 0.0, 1.0], [1.0, 0.5, float("-inf")]]
+    return Lattice(lattice(["the", "old", "man"], ["D", "N", "V"], log_node, log_edge).model)._repr_html_()
 
 
 @cache

@@ -15,7 +15,7 @@ from tools import chapters as book
 from tools import site, site_pages
 from tools.execute import Run
 
-FACES = "decoding", "dynamic", "distributed", "evaluation", "plotting"
+FACES = "decoding", "dynamic", "distributed", "evaluation", "plotting", "widgets"
 API = site.WRITTEN / "api"
 
 
@@ -127,7 +127,7 @@ def test_the_reference_names_the_chapters_that_use_a_name(built):
     assert re.search(r'Used in <a [^>]*href="\.\./00_start_here\.html"[^>]*>chapters 00</a>', uses)
 
 
-@pytest.mark.parametrize("topic", ["estimators", "data", "decoding"])
+@pytest.mark.parametrize("topic", ["estimators", "data", "decoding", "widgets"])
 def test_examples_of_the_reference_print_what_is_shown(topic):
     ((code, shown),) = re.findall(
         r"```python\n(.*?)```\s+prints[^`]*```text\n(.*?)```", (API / f"{topic}.md").read_text(), re.S
