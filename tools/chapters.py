@@ -185,6 +185,8 @@ def normalise(nb):
             if output.output_type == "execute_result":
                 output.execution_count = cell.execution_count
             if output.output_type in ("execute_result", "display_data"):
+                if "text/html" in output.data:  # what a widget shows without a kernel
+                    output.data.pop("application/vnd.jupyter.widget-view+json", None)
                 shown = described and "image/png" in output.data
                 output.metadata = nbformat.from_dict({"image/png": {"alt": described}} if shown else {})
     return nb

@@ -35,8 +35,8 @@ def lattice(words: Sequence[str], labels: Sequence[str], log_node: ArrayLike, lo
     node, edge = np.asarray(log_node, np.float64), np.asarray(log_edge, np.float64)
     if not words or not labels or node.shape != (len(words), len(labels)) or edge.shape != (len(labels),) * 2:
         raise ValueError(
-            f"expected log_node (T, L) and log_edge (L, L) of T = {len(words)} words and L = {len(labels)} labels, "
-            f"both at least 1, got {node.shape} and {edge.shape}"
+            f"expected log_node (T, L) and log_edge (L, L) of T = {len(words)} words and L = {len(labels)} "
+            f"labels, both at least 1, got {node.shape} and {edge.shape}"
         )
     if node.size > MAX_NODES:
         raise ValueError(f"expected at most {MAX_NODES} nodes, got {node.size}")

@@ -103,11 +103,14 @@ export function render({ model, el }) {
   // ---- the picture: a column a word, a row a label
   const x = t => 90 + t * 110, y = k => 40 + k * 50;
   const svg = make("svg", { viewBox: `0 0 ${x(T - 1) + 60} ${y(L - 1) + 60}`, role: "img" });
+  svg.style.maxWidth = `${1.3 * (x(T - 1) + 60)}px`;
   const lines = [], circles = words.map(() => []), values = words.map(() => []);
   for (let t = 1; t < T; t++)
     for (let a = 0; a < L; a++)
       for (let b = 0; b < L; b++) {
-        lines.push({ t, a, b, line: make("line", { x1: x(t - 1), y1: y(a), x2: x(t), y2: y(b) }) });
+        const [dx, dy] = [x(t) - x(t - 1), y(b) - y(a)].map((d, _, both) => d * 19 / Math.hypot(...both)); // a radius
+        const ends = { x1: x(t - 1) + dx, y1: y(a) + dy, x2: x(t) - dx, y2: y(b) - dy };
+        lines.push({ t, a, b, line: make("line", ends) });
         svg.append(lines.at(-1).line);
       }
   words.forEach((name, t) => {
