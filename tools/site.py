@@ -30,6 +30,8 @@ THEME = ROOT / "tools" / "theme"
 RECORDS = NOTEBOOKS / "results"
 WRITTEN = ROOT / "docs" / "site"  # the index, and the texts of the API reference
 GUIDES = {  # file of the checkout: its page
+    "docs/INSTALLING.md": "guides/installing",
+    "docs/USING.md": "guides/using",
     "docs/COMING_FROM_SKLEARN_CRFSUITE.md": "guides/coming_from_sklearn_crfsuite",
     "notebooks/teaching/README.md": "guides/teaching",
     "notebooks/teaching/syllabus.md": "guides/syllabus",
@@ -39,7 +41,7 @@ GUIDES = {  # file of the checkout: its page
     "docs/ARCHITECTURE.md": "guides/architecture",
     "docs/CONTRIBUTING.md": "guides/contributing",
 }
-REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC")}
+REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
 
