@@ -103,7 +103,7 @@ def test_no_other_number_of_the_readme_is_a_measurement():
 
 
 def test_readme_ratios_are_those_of_the_records():
-    """Tables of ratios are rows of the records: in docs/MEASURED.md all that have a target, in README some."""
+    """Tables of ratios are rows of the records: MEASURED.md has all with a target, README some."""
     from studies import read_record
 
     folder = ROOT / "notebooks" / "results"
