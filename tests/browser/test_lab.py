@@ -71,11 +71,9 @@ def lab(browser, tmp_path_factory):
     own = {"JUPYTER_CONFIG_DIR": str(checkout / "config"), "JUPYTER_RUNTIME_DIR": str(checkout / "runtime")}
     own |= {"CRFBOOK_SCALE": "quick", "CRFBOOK_DATA": str(checkout / "no-data")}
     own |= {"PYTHONPATH": os.pathsep.join([str(book.ROOT), os.environ.get("PYTHONPATH", "")])}
-    environment = {key: value for key, value in os.environ.items() if key != "CRFBOOK_MIRROR"} | own
+    kept = {key: value for key, value in os.environ.items() if key not in ("CRFBOOK_MIRROR", "MPLBACKEND")}
     with open(checkout / "log", "w") as log:
-        server = subprocess.Popen(
-            command, cwd=checkout, env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
+        server = subprocess.Popen(command, cwd=checkout, env=kept | own, stdout=log, stderr=subprocess.STDOUT)
     try:
         yield address(server, checkout / "log")
     finally:
