@@ -1,5 +1,6 @@
 # make book | test | lab     each works on a fresh machine, without the others having run; lab works on a copy
 # make tidy                  chapters that were run in place get back what is stored
+# make site                  the pages of the book from the stored outputs, without running a chapter
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
 # make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
@@ -16,7 +17,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help book test real lab tidy outputs paper study assignments grade hand marks teaching wheelhouse clean distclean install
+.PHONY: help book site test real lab tidy outputs paper study assignments grade hand marks teaching wheelhouse clean distclean install
 
 VENV ?= .venv
 CHAPTERS ?=
@@ -27,12 +28,14 @@ STAMP = $(VENV)/.crfbook-installed
 # Each notebook and each test file stays on one worker, so that what it compiles is compiled once.
 PYTEST = $(PY) -m pytest -q -n $(JOBS) --dist loadscope
 NBVAL = --nbval-lax --nbval-current-env --nbval-cell-timeout 120 --nbval-kernel-startup-timeout 120
+# JupyterLab neither asks for news nor looks for updates: a room may have no network.
+QUIET = --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 # No corpus but the built-in twins: no mirror, and a cache folder that stays empty.
 BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCALE=quick
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 16
 
 install: $(STAMP)
 
@@ -62,6 +65,9 @@ $(STAMP): pyproject.toml
 book: $(STAMP)
 	@$(PY) -m crfbook.warm $(or $(CHAPTERS),$(notdir $(wildcard notebooks/*.ipynb))) || true
 	@$(PY) -m tools.book $(CHAPTERS)
+
+site: $(STAMP)
+	@$(PY) -m tools.site
 
 test: $(STAMP)
 	@mkdir -p build/no-data

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crfbook import plotting as plotting
     from crfbook import scorers as scorers
     from crfbook import training as training
+    from crfbook import widgets as widgets
     from crfbook._checks import ModelFileError as ModelFileError
     from crfbook.chain.objective import Objective as Objective
     from crfbook.data.columns import TokenColumns as TokenColumns
@@ -65,7 +66,7 @@ _HOME = {
     **{home.rpartition(".")[2]: home for home in (
         "crfbook.brute", "crfbook.chain", "crfbook.data", "crfbook.datasets", "crfbook.encoding",
         "crfbook.evaluation", "crfbook.learners", "crfbook.metrics", "crfbook.models", "crfbook.plotting",
-        "crfbook.scorers", "crfbook.training",
+        "crfbook.scorers", "crfbook.training", "crfbook.widgets",
     )},
 }  # fmt: skip
 

@@ -1,5 +1,5 @@
-"""``make book``: run the chapters and write them as HTML below build/book/.
-The notebooks themselves stay untouched.
+"""``make book``: run the chapters and write all pages of the book as HTML below build/book/.
+The notebooks themselves stay untouched. A chapter that is not run shows its stored outputs.
 
 python -m tools.book [NN ...]
 """
@@ -8,7 +8,7 @@ import sys
 
 from tools.chapters import ROOT, asked_for_help, chapters
 from tools.execute import cell_timeout, report, run_all
-from tools.pages import write_index, write_page
+from tools.site import build
 
 BUILD = ROOT / "build" / "book"
 
@@ -24,12 +24,10 @@ def main(arguments):
     except (FileExistsError, NotADirectoryError):
         raise SystemExit(f"expected a folder {BUILD.relative_to(ROOT)}, found a file of that name") from None
     runs = run_all(paths, cell_timeout())
-    for run in runs:
-        write_page(run, BUILD, runs)
-    index = write_index(runs, BUILD)
     status = report(runs)
-    print(f"HTML: {index.relative_to(ROOT)}")
-    return status
+    made = build(BUILD, runs)
+    print(f"HTML: {(BUILD / 'index.html').relative_to(ROOT)}")
+    return status or made
 
 
 if __name__ == "__main__":

@@ -43,6 +43,14 @@ ANATOMY_START = [
     "references",
 ]
 
+PARTS = {  # of the book, with the numbers of their chapters
+    "Foundations": ("00", "03"),
+    "Learning": ("04", "09"),
+    "Many labels": ("10", "11"),
+    "Many chains": ("12", "13"),
+    "Scale and practice": ("14", "99"),
+}
+
 PROMISE = "**After this chapter you can**"
 
 # The rest is the core, where a class can stop. A star at a section holds for all below it.
@@ -177,6 +185,8 @@ def normalise(nb):
             if output.output_type == "execute_result":
                 output.execution_count = cell.execution_count
             if output.output_type in ("execute_result", "display_data"):
+                if "text/html" in output.data:  # what a widget shows without a kernel
+                    output.data.pop("application/vnd.jupyter.widget-view+json", None)
                 shown = described and "image/png" in output.data
                 output.metadata = nbformat.from_dict({"image/png": {"alt": described}} if shown else {})
     return nb

@@ -1,4 +1,4 @@
-"""LaTeX formulas as MathML, so that the pages of build/book/ need no network to be read.
+"""LaTeX formulas as MathML, so that pages and slides need no network to be read.
 
 Every browser draws MathML by itself. latex2mathml does the reading; here stands what it gets wrong or lacks.
 A formula that cannot be read is shown as its source.
@@ -9,7 +9,18 @@ import re
 from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
+from markdown_it import MarkdownIt
+from mdit_py_plugins.amsmath import amsmath_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+# How pages, slides and summaries draw formulas: with a font made for them where there is one.
+STYLE = """
+math { font-family: "Latin Modern Math", "STIX Two Math", "Cambria Math", "Libertinus Math",
+  "TeX Gyre Termes Math", "DejaVu Math TeX Gyre", math; }
+mtd { padding: .25em .15em; } mtd[columnalign="right"] { text-align: right; }
+mtd[columnalign="left"] { text-align: left; }
+menclose[notation="box"] { border: 1px solid; padding: .2em; }
+"""
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 NAMED = {
     "log",
@@ -64,6 +75,18 @@ def to_mathml(tex, display=False):
     except Exception:  # the reader's own errors are of many kinds, and a page must not fail over a formula
         shown = f"$${tex}$$" if display else f"${tex}$"
         return f'<code class="unread-formula">{html.escape(shown)}</code>'
+
+
+def markdown(source):
+    """Markdown with $formulas$ as HTML with MathML."""
+
+    def formula(tex, options):
+        return to_mathml(tex, options["display_mode"])
+
+    reader = MarkdownIt("commonmark").enable("table")
+    reader.use(dollarmath_plugin, renderer=formula, double_inline=True)
+    reader.use(amsmath_plugin, renderer=lambda tex: to_mathml(tex, display=True))
+    return reader.render(source)
 
 
 def _mathml(tex, display):

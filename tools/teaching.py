@@ -17,7 +17,7 @@ from functools import cache
 from string import Template
 
 from tools.chapters import NOTEBOOKS, ROOT, alt_text, asked_for_help, chapters, read
-from tools.pages import markdown
+from tools.formulas import STYLE, markdown
 
 TEACHING = NOTEBOOKS / "teaching"
 OUT = ROOT / "build" / "teaching"
@@ -85,7 +85,9 @@ def build():
 
 def fill(template, stem, parts):
     """Write build/teaching/STEM.html from tools/TEMPLATE.html; return its path."""
-    page = Template((ROOT / "tools" / f"{template}.html").read_text(encoding="utf-8")).substitute(parts)
+    page = Template((ROOT / "tools" / f"{template}.html").read_text(encoding="utf-8")).substitute(
+        parts, formulas=STYLE
+    )
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{stem}.html"
     path.write_text(page, encoding="utf-8")

@@ -11,6 +11,7 @@ import statistics
 import nbformat
 import pytest
 
+from crfbook.widgets import source
 from tools import chapters as book
 
 # Chapters that may carry {"crfbook": {"draft": true}}; empty when a release is made.
@@ -22,6 +23,9 @@ PATHS = re.compile(
 )
 ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 MARKERS = re.compile(r"^\s*#\s*(PYTEST_VALIDATE\w*|NBVAL_(?!CHECK_OUTPUT\b)\w*)", re.M)
+NO_DESCRIPTION = re.compile(
+    r"\.(?:png|svg|jpe?g)\b|\b(?:TODO|TBD|FIXME|placeholder|lorem ipsum)\b|\.\.\.$", re.I
+)
 PROGRESS = re.compile(r"\d+%\|")
 
 
@@ -175,6 +179,15 @@ def rule_figures_are_described(nb, stem):
                 assert len(said.split()) >= 5, (
                     f"cell {number} draws, and opens with no comment '# Figure: ...'"
                 )
+                assert not NO_DESCRIPTION.search(said), f"cell {number}: {said!r} describes no figure"
+
+
+def rule_a_widget_is_that_of_the_package(nb, stem):
+    for number, cell in enumerate(nb.cells):
+        for output in cell.get("outputs", []):
+            page = output.get("data", {}).get("text/html", "")
+            if "crfbook-lattice" in page:
+                assert source() in page, f"cell {number}: lattice.js is another one: make outputs"
 
 
 def rule_size(nb, stem):
@@ -236,7 +249,8 @@ def rule_asserts(nb, stem):
 ALWAYS = [
     rule_kernel, rule_executed_in_order, rule_no_error, rule_no_stderr, rule_no_paths, rule_tags_and_markers,
     rule_metadata_is_clean, rule_title_and_promise, rule_install_cell, rule_references, rule_cell_sizes,
-    rule_size, rule_figures_are_described, rule_no_cell_is_cut_off, rule_marks_of_sentences,
+    rule_a_widget_is_that_of_the_package, rule_size, rule_figures_are_described, rule_no_cell_is_cut_off,
+    rule_marks_of_sentences,
 ]  # fmt: skip
 FINISHED = [rule_anatomy, rule_levels_of_exercises, rule_words, rule_core, rule_asserts]
 
@@ -352,6 +366,21 @@ BROKEN = [
     (rule_cell_sizes, lambda nb: [c.metadata.update(tags=["algorithm"]) for c in code_cells(nb)[1:3]]),
     (rule_cell_sizes, _set("source", "x = '" + "x" * 120 + "'")),
     (rule_figures_are_described, _output(_STREAM("display_data", data={"image/png": "AAAA"}))),
+    *(
+        (
+            rule_figures_are_described,
+            _output(_STREAM("display_data", data={"image/png": "AAAA"}, metadata=alt)),
+        )
+        for alt in (
+            {"image/png": {"alt": ""}},
+            {"image/png": {"alt": "the picture in file figure_02.png of this chapter"}},
+            {"image/png": {"alt": "TODO say what this figure shows"}},
+        )
+    ),
+    (
+        rule_a_widget_is_that_of_the_package,
+        _output(_STREAM("display_data", data={"text/html": '<div class="crfbook-lattice"></div>'})),
+    ),
     (rule_marks_of_sentences, lambda nb: nb.cells.append(_text("F1 rises <!-- holds: f1 goes up -->"))),
     (
         rule_marks_of_sentences,

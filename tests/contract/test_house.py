@@ -37,6 +37,7 @@ FLOORS = {
     "crfbook.learners": 5,
     "crfbook.models": 6,
     "crfbook.plotting": 7,
+    "crfbook.widgets": 7,
     "crfbook.distributed": 7,
     "crfbook.pycrfsuite": 7,
     "studies": 8,

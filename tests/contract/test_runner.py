@@ -12,8 +12,7 @@ import nbformat
 import pytest
 
 import crfbook
-from studies.claims import PAPERS
-from tools import book, chapters, execute, outputs, pages, paper, teaching
+from tools import book, chapters, execute, outputs, paper, site, site_pages, teaching
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,62 +100,23 @@ def test_a_run_reports_seconds_data_and_errors(tmp_path, capsys):
     assert "ZeroDivisionError" in err and "x / 0" in err
     assert good.read_bytes() == before, "a run changed its notebook"
     assert execute.report(runs[:1]) == 0
-    first, second = (pages.write_page(run, tmp_path, runs).read_text() for run in runs)
-    assert "<h1" in first and 'href="02_bad.html"' in first and 'href="01_good.html"' in second
-    index = pages.write_index(runs, tmp_path).read_text()
-    assert pages._with_formulas("a < b: $|w|$ and") == "a &lt; b: " + pages.to_mathml("|w|") + " and"
-    assert index.count('<table class="claims">') == len(PAPERS) and "<td>reversed</td>" in index
-    assert "01_good.html" in index and "failed" in index and "see a page" in index
-    assert "data_fetch atis</code>" in index, "how to get the corpus whose twin was used"
-
-
-def test_links_between_notebooks_become_links_between_pages(tmp_path):
-    nb = chapters.skeleton("04", "Which loss?")
-    nb.cells[
-        0
-    ].source += "\n\nSee [why](01_from_hmm_to_crf.ipynb#Cost) and [the code](https://example.org/05_x.ipynb)."
-    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
-    assert 'href="01_from_hmm_to_crf.html#Cost"' in page and 'href="https://example.org/05_x.ipynb"' in page
-
-
-def test_a_page_links_to_pages_that_are_there(tmp_path):
-    nb = chapters.skeleton("04", "Which loss?")
-    nb.cells[
-        0
-    ].source += "\n\nSee [one](01_first.ipynb), [two](02_second.ipynb#Cost), [three](03_third.ipynb)."
-    run, other = (execute.Run(tmp_path / f"{name}.ipynb", nb, 1.0, "", {}) for name in ("04_x", "02_second"))
-    (tmp_path / "03_third.html").write_text("made before")
-    page = pages.write_page(run, tmp_path, [run, other]).read_text()
-    assert "See one, <a " in page and 'href="02_second.html#Cost"' in page and 'href="03_third.html"' in page
-
-
-def test_a_page_lists_its_sections_with_their_stars(tmp_path):
-    nb = chapters.skeleton("04", "Which loss?")
-    nb.cells[3].source += "\n\n### A part of $x^2$ \\*"
-    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
-    (listed,) = re.findall(r'<details class="contents">.*?</details>', page, re.S)
-    places = re.findall(r'href="#([^"]+)">(.*?)</a>', listed, re.S)
-    assert len(places) == len(chapters.ANATOMY) + 1
-    assert all(f'id="{place}"' in page for place, _ in places)
+    text = site_pages.builds({run.path.stem: run.nb for run in runs}, runs[:1], execute.data_used)
     assert (
-        "5. The kernel *" in dict(places).values() and "<math" in places[2][1] and places[2][1].endswith(" *")
+        "atis (slots): built-in twin" in text and "<td>ok</td>" in text and "<td>stored outputs</td>" in text
     )
+    assert "data_fetch atis`" in text, "how to get the corpus whose twin was used"
 
 
 def test_tools_say_what_they_do(capsys):
-    for tool in (book, chapters, outputs, paper, teaching):
+    for tool in (book, chapters, outputs, paper, site, teaching):
         for arguments in (["--help"], ["04", "-h"]):
             assert tool.main(arguments) == 0 and capsys.readouterr().out == tool.__doc__.strip() + "\n"
 
 
-def test_a_figure_is_described_by_the_comment_that_opens_its_cell(tmp_path):
+def test_a_figure_is_described_by_the_comment_that_opens_its_cell():
     source = "# Figure: a line that falls,\n# then rises.\nplt.plot(y)"
     assert chapters.alt_text(source) == "a line that falls, then rises."
     assert chapters.alt_text("x = 1\n# Figure: late") == ""
-    output = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
-    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output])])
-    page = pages.write_page(execute.Run(tmp_path / "04_x.ipynb", nb, 1.0, "", {}), tmp_path).read_text()
-    assert 'alt="a line that falls, then rises."' in page
 
 
 def test_the_line_of_load_dataset_is_understood(capsys):

@@ -1,0 +1,169 @@
+"""``make site``: the book as pages that need no network, with the outputs that the notebooks hold.
+
+python -m tools.site          build/site/index.html; nothing is executed
+"""
+
+import copy
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from nbformat import writes
+
+from tools.chapters import NOTEBOOKS, PARTS, ROOT, asked_for_help, chapters, normalise, read
+from tools.execute import data_used
+from tools.formulas import STYLE
+from tools.site_pages import (
+    builds,
+    claims_page,
+    contents,
+    in_part,
+    names,
+    records,
+    shown_lattice,
+    toctree,
+)
+
+BUILD = ROOT / "build" / "site"
+THEME = ROOT / "tools" / "theme"
+RECORDS = NOTEBOOKS / "results"
+WRITTEN = ROOT / "docs" / "site"  # the index, and the texts of the API reference
+GUIDES = {  # file of the checkout: its page
+    "docs/INSTALLING.md": "guides/installing",
+    "docs/USING.md": "guides/using",
+    "docs/COMING_FROM_SKLEARN_CRFSUITE.md": "guides/coming_from_sklearn_crfsuite",
+    "notebooks/teaching/README.md": "guides/teaching",
+    "notebooks/teaching/syllabus.md": "guides/syllabus",
+    "notebooks/teaching/prerequisites.ipynb": "guides/prerequisites",
+    "notebooks/assignments/README.md": "guides/assignments",
+    "notebooks/README.md": "guides/writing_a_chapter",
+    "docs/ARCHITECTURE.md": "guides/architecture",
+    "docs/CONTRIBUTING.md": "guides/contributing",
+}
+REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
+LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
+ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
+
+
+def pages():
+    """{file of the checkout: its page, with the suffix that the page's source has}."""
+    found = {f"notebooks/{path.name}": path.name for path in chapters()}
+    found |= {name: page + Path(name).suffix for name, page in {**GUIDES, **REFERENCE}.items()}
+    for path in RECORDS.glob("*.csv"):
+        found[f"notebooks/results/{path.name}"] = f"records/{path.stem[:2]}.md#{path.stem}"
+    return found
+
+
+def relinked(text, source, page, where):
+    """Markdown whose links to files of the checkout lead to their pages; those without a page are text."""
+
+    def target(match):
+        name, anchor = match[1], (match[2] or "").lower()
+        if not name:
+            return match[0]
+        path = (ROOT / source).parent.joinpath(name).resolve()
+        found = where.get(path.relative_to(ROOT).as_posix()) if path.is_relative_to(ROOT) else None
+        if found is None:
+            return "](#)"
+        up = "../" * page.count("/")
+        return f"]({up}{found}{anchor if '#' not in found else ''})"
+
+    text = re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(#\)", r"\1", LINK.sub(target, text))
+    return re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)
+
+
+def page_of(nb, source, page, where):
+    """A notebook as Sphinx reads it: without what concerns tests, figures with their alternative texts."""
+    nb = normalise(copy.deepcopy(nb))
+    nb.cells = [cell for cell in nb.cells if "install" not in cell.metadata.get("tags", [])]
+    for cell in nb.cells:
+        if cell.cell_type == "markdown":
+            cell.source = relinked(cell.source, source, page, where)
+            continue
+        cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
+        for out in cell.outputs:  # a page has no kernel
+            out.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+        described = [
+            out.metadata.get("image/png", {}).get("alt") for out in cell.outputs if "metadata" in out
+        ]
+        if any(described):
+            cell.metadata["mystnb"] = {"image": {"alt": next(filter(None, described))}}
+    return writes(nb)
+
+
+def stage(folder, runs=()):
+    """Write the sources of all pages into a new folder. `runs` bring their chapters' new outputs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    where, done = pages(), {run.path.stem: run.nb for run in runs}
+    notebooks = {path.stem: done.get(path.stem) or read(path) for path in chapters()}
+
+    def put(name, text):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+    for source, page in where.items():
+        path = ROOT / source
+        if path.suffix == ".ipynb":
+            nb = notebooks.get(path.stem) or read(path)
+            put(page, page_of(nb, source, page, where))
+        elif path.suffix == ".md":
+            put(page, relinked(path.read_text(encoding="utf-8"), source, page, where))
+    numbers = sorted({path.stem[:2] for path in RECORDS.glob("*.csv")})
+    for number in numbers:
+        put(f"records/{number}.md", records(number))
+    listed = [f"{number}.md" for number in numbers]
+    put(
+        "records/index.md", "\n".join(["# Records", "", WHAT_RECORDS_ARE, "", "```{toctree}", *listed, "```"])
+    )
+    put("claims.md", claims_page(notebooks))
+    put("builds.md", builds(notebooks, runs, data_used))
+    fill = {
+        "chapters": lambda _: contents(notebooks),
+        "lattice": lambda _: f"```{{raw}} html\n{shown_lattice()}\n```",
+        "names": lambda words: names(words.split()[0], words.split()[1:]),
+    }
+    api = sorted(path.stem for path in (WRITTEN / "api").glob("*.md"))
+    for path in WRITTEN.rglob("*.md"):
+        text = ATTACHED.sub(lambda match: fill[match[1]](match[2]), path.read_text(encoding="utf-8"))
+        if path.stem == "index":
+            trees = {part: [stem for stem in notebooks if in_part(part, stem)] for part in PARTS}
+            trees |= {"Guides": GUIDES.values(), "Reference": [f"api/{name}" for name in api]}
+            trees["The papers"] = [*REFERENCE.values(), "claims", "records/index", "builds"]
+            text += "\n" + "\n".join(toctree(part, pages) for part, pages in trees.items() if pages)
+        put(str(path.relative_to(WRITTEN)), text)
+    put("_static/site.css", STYLE + (THEME / "site.css").read_text(encoding="utf-8"))
+    put("_static/site.js", (THEME / "site.js").read_text(encoding="utf-8"))
+
+
+WHAT_RECORDS_ARE = (
+    "A record holds what a run measured. Its first lines name the commit, the date, the versions and the "
+    "data. Chapters show records beside the numbers of the papers."
+)
+
+
+def build(folder, runs=()):
+    """All pages as HTML in a folder; returns Sphinx's exit code, with its warnings on stderr."""
+    from sphinx.cmd.build import main as sphinx
+
+    source = folder.with_name(f"{folder.name}-source")
+    stage(source, runs)
+    shutil.rmtree(folder, ignore_errors=True)  # pages of chapters that are no more
+    options = ["-q", "-j", "2", "-E", "-d", str(source / "_doctrees"), "-c", str(THEME)]
+    status = sphinx([*options, "-b", "html", str(source), str(folder)])
+    for path in chapters():  # as they are stored: what the button downloads
+        shutil.copy(path, folder / path.name)
+    shutil.copytree(RECORDS, folder / "records" / "csv", dirs_exist_ok=True)
+    return status
+
+
+def main(arguments):
+    if asked_for_help(arguments, __doc__):
+        return 0
+    status = build(BUILD)
+    print(f"HTML: {(BUILD / 'index.html').relative_to(ROOT)}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Sphinx's settings for the pages of the book, and what the pages have that Sphinx does not know:
+formulas as MathML, "chapter 06" as a link, docstrings of this package, a button for the notebook.
+
+tools/site.py calls Sphinx, which reads this file.
+"""
+
+import re
+
+from docutils import nodes
+
+from tools.chapters import NAME
+from tools.formulas import to_mathml
+from tools.site_pages import docstring, used_in
+
+project = "crfbook"
+html_title = "crfbook"
+project_copyright = "text: CC BY 4.0; code: BSD-3-Clause"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
+exclude_patterns = ["_static"]
+default_role = "code"
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_dmath_double_inline = True
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header", "myst.xref_missing"]  # sections begin at level 2 where a page has parts
+nb_execution_mode = "off"
+nb_ipywidgets_js = {}  # nothing from another host
+nb_merge_streams = True
+nb_number_source_lines = False
+copybutton_selector = "div.cell_input pre, div.highlight-python pre, div.highlight-default pre"
+smartquotes = False
+toc_object_entries_show_parents = "hide"
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+python_use_unqualified_type_names = True
+add_module_names = False
+html_theme = "pydata_sphinx_theme"
+html_math_renderer = "mathml"
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_copy_source = html_show_sourcelink = html_show_search_summary = False
+templates_path = ["templates"]
+html_sidebars = {"**": ["contents.html"]}
+html_theme_options = {
+    "navbar_center": [], "navbar_end": ["theme-switcher"], "secondary_sidebar_items": ["page-toc"],
+    "article_header_start": [], "article_header_end": ["notebook.html"], "primary_sidebar_end": [],
+    "footer_start": ["copyright"], "footer_end": [], "show_toc_level": 2, "logo": {"text": "crfbook"},
+    "search_bar_text": "Search the book",
+}  # fmt: skip
+
+CHAPTERS = re.compile(r"\b[Cc]hapters?\s+\d\d\b(?:(?:,| and| to| or|, and)\s+\d\d\b)*")
+
+
+def link_chapters(app, doctree, page):
+    """Every chapter that running text names by its number becomes a link to it."""
+    pages = {name[:2]: name for name in app.env.found_docs if NAME.match(name)}
+    for text in list(doctree.findall(nodes.Text)):
+        around = text.parent
+        while around and not isinstance(around, (nodes.reference, nodes.FixedTextElement, nodes.literal)):
+            around = around.parent
+        if around is not None or isinstance(text.parent, (nodes.raw, nodes.math, nodes.title)):
+            continue
+        found, at = [], 0
+        for name in CHAPTERS.finditer(text):
+            for place, number in enumerate(re.finditer(r"\d\d", name[0])):
+                start = name.start() + (number.start() if place else 0)
+                end = name.start() + number.end()
+                if number[0] not in pages or pages[number[0]] == page:
+                    continue
+                uri = app.builder.get_relative_uri(page, pages[number[0]])
+                link = nodes.reference("", str(text)[start:end], refuri=uri, internal=True)
+                found += [nodes.Text(str(text)[at:start]), link]
+                at = end
+        if found:
+            text.parent.replace(text, [*found, nodes.Text(str(text)[at:])])
+
+
+def inline_math(self, node):
+    self.body.append(to_mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def block_math(self, node):
+    self.body.append(f'<div class="math">{to_mathml(node.astext(), display=True)}</div>')
+    raise nodes.SkipNode
+
+
+def docstrings(app, what, name, thing, options, lines):
+    lines[:] = docstring(lines)
+    chapters = used_in(name) if what in ("class", "function", "exception") else ""
+    if chapters:
+        lines += ["", f"Used in {chapters}."]
+
+
+def members(app, what, name, thing, skip, options):
+    """What classes inherit from others than ours, as scikit-learn's, is described there."""
+    return True if not (getattr(thing, "__module__", None) or "crfbook").startswith("crfbook") else None
+
+
+def notebook_of(app, page, template, context, doctree):
+    context["notebook"] = f"{page}.ipynb" if NAME.match(page) else ""
+
+
+def setup(app):
+    app.config.html_static_path = [f"{app.srcdir}/_static"]
+    app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
+    app.connect("doctree-resolved", link_chapters)
+    app.connect("autodoc-process-docstring", docstrings)
+    app.connect("autodoc-skip-member", members)
+    app.connect("html-page-context", notebook_of)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
