@@ -28,8 +28,6 @@ STAMP = $(VENV)/.crfbook-installed
 # Each notebook and each test file stays on one worker, so that what it compiles is compiled once.
 PYTEST = $(PY) -m pytest -q -n $(JOBS) --dist loadscope
 NBVAL = --nbval-lax --nbval-current-env --nbval-cell-timeout 120 --nbval-kernel-startup-timeout 120
-# JupyterLab neither asks for news nor looks for updates: a room may have no network.
-QUIET = --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 # No corpus but the built-in twins: no mirror, and a cache folder that stays empty.
 BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCALE=quick
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)

@@ -90,7 +90,9 @@ def main(arguments):
             f"lab/{name} is yours and older than the book's: rename it, and start again, to get the new one"
         )
     start = ["--LabApp.default_url=/lab/tree/00_start_here.ipynb", *arguments]
-    return subprocess.call([sys.executable, "-m", "jupyterlab", str(LAB), *start])
+    # neither news nor updates: a room may have no network
+    quiet = "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
+    return subprocess.call([sys.executable, "-m", "jupyterlab", str(LAB), *start, *quiet])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from crfbook._checks import File, file_name, one_of, shown, unexpected
 from crfbook.data.columns import TokenColumns, tokenize
 from crfbook.data.files import replacing
 from crfbook.data.readers import text_lines
-from crfbook.evaluation.schemes import Reading, chunk_lists, reading_of, scheme_named
+from crfbook.evaluation.schemes import Reading, chunk_lists, reading_of, scheme_named, warn_joined
 
 Span = tuple[int, int, str]
 Tokenizer = Callable[[str], Iterable[Any]]
@@ -79,7 +79,9 @@ def columns_from_spans(
     """
     written = scheme_named(scheme)
     one_of("misaligned", misaligned, ("raise", "expand", "drop", "mask"))
-    rows, labels, wrong, join = [], [], [], Reading(written).join
+    rows: list[Any] = []
+    lost: list[tuple[int, int]] = []
+    labels, wrong, join = [], [], Reading(written).join
     for d, document in enumerate(documents):
         text, spans, places = _cut(document, tokenizer)
         spans = _checked(text, spans, f"document {d}")
@@ -96,7 +98,8 @@ def columns_from_spans(
             for kind, first, last in touched if misaligned == "expand" else ():
                 if first < last and all(last <= a or b <= first for _, a, b in chunks):
                     chunks.append((kind, first, last))
-            parts = written.write(sorted(chunks, key=lambda chunk: chunk[1]), len(row))[0]
+            parts, touching = written.write(sorted(chunks, key=lambda chunk: chunk[1]), len(row))
+            lost += [(len(rows), t) for t in touching]
             masked = {t for _, *ends in touched for t in range(*ends) if misaligned == "mask"}
             labels += [None if t in masked else join(*part) for t, part in enumerate(parts)]
             rows.append([(text[a:b],) for a, b in row])
@@ -109,6 +112,7 @@ def columns_from_spans(
         if misaligned == "raise":
             raise ValueError(f"{sentence}; misaligned='expand', 'drop' or 'mask' goes on")
         warnings.warn(sentence, UserWarning, stacklevel=2)
+    warn_joined(lost)
     tokens = TokenColumns.from_sentences(rows, (column,))
     return TokenColumns(tokens.columns, tokens.seq_ptr, labels, label)
 
@@ -189,6 +193,12 @@ def _checked(text, spans, place, apart=True):
 # ---- formats ----
 
 
+def _base(path):
+    """The path of a brat document without .txt or .ann; other dots belong to its name."""
+    base, ending = os.path.splitext(name := file_name(path))
+    return base if ending in (".txt", ".ann") else name
+
+
 def read_brat(path: File, fragments: str = "raise") -> Document:
     """The `Document` of brat's x.txt and x.ann; path : one of both.
 
@@ -197,10 +207,10 @@ def read_brat(path: File, fragments: str = "raise") -> Document:
     Raises ValueError naming file and line; also where the text of an annotation is not what stands there.
     """
     one_of("fragments", fragments, ("raise", "cover"))
-    base, spans = os.path.splitext(file_name(path))[0], []
+    base, spans = _base(path), []
     with open(f"{base}.txt", encoding="utf-8", newline="") as file:
         text = file.read()
-    lines, name = text_lines(f"{base}.ann")
+    lines, name = text_lines(f"{base}.ann", marks_anywhere=False)
     for number, line in lines:
         if not line.startswith("T"):
             continue
@@ -224,7 +234,7 @@ def write_brat(path: File, document: Document | tuple[str, list[Span]]) -> None:
     A span over several lines has several pieces. Raises ValueError for a type with white space, and for a
     span that begins or ends with a line break.
     """
-    base, (text, spans, *_) = os.path.splitext(file_name(path))[0], document
+    base, (text, spans, *_) = _base(path), document
     lines: list[str] = []
     for start, stop, kind in _checked(text, spans, f"{base}.ann", apart=False):
         piece = text[start:stop]
@@ -244,7 +254,7 @@ def read_doccano(path: File) -> list[Document]:
     The names of other versions are read, too: data, labels, and entities with start_offset, end_offset and
     label. Raises ValueError naming file and line.
     """
-    lines, name = text_lines(path)
+    lines, name = text_lines(path, marks_anywhere=False)
     documents = []
     for number, line in lines:
         if not line.strip():

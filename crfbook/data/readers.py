@@ -66,15 +66,17 @@ def read_source(source):
     return b"".join(blocks), name
 
 
-def clean_bytes(data, name, n_lines=0):
+def clean_bytes(data, name, n_lines=0, anywhere=True):
     """Without byte order marks, with newline at each line's end: LF, CR LF or (twice converted) CR CR LF.
 
     UTF-16 is refused with a sentence, and so is any other CR: it would become a part of a cell.
-    n_lines: lines of the file before these bytes. Files that were joined have byte order marks in the middle.
+    n_lines: lines of the file before these bytes. Files that were joined have byte order marks in the middle;
+    not anywhere: inside a line U+FEFF is a character.
     """
     if not n_lines and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{name}: expected UTF-8 text, found UTF-16; convert it first")
-    data = data.replace(b"\xef\xbb\xbf", b"")
+    marks = rb"\xef\xbb\xbf" if anywhere else rb"(?m)^(\xef\xbb\xbf)+"
+    data = re.sub(marks, b"", data)
     if b"\r" in data:
         data = data.replace(b"\r\r\n", b"\n").replace(b"\r\n", b"\n")
         if (at := data.find(b"\r")) >= 0:
@@ -111,10 +113,10 @@ def _as_bytes(data, name):
         raise ValueError(f"{name}: expected text that is UTF-8, found the surrogate {found}") from None
 
 
-def text_lines(source):
+def text_lines(source, marks_anywhere=True):
     """(number, line) pairs of a UTF-8 text, numbers from 1; and the name for messages."""
     data, name = read_source(source)
-    data = clean_bytes(data, name)
+    data = clean_bytes(data, name, anywhere=marks_anywhere)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -192,7 +194,8 @@ def read_conllu(
             continue
         if line[0] == "#":
             if line.startswith("# global.columns"):
-                fields = ["word" if field == "FORM" else field.lower() for field in line.split()[3:]]
+                named, places = line.partition("=")[2].split(), None
+                fields = ["word" if field == "FORM" else field.lower() for field in named]
             continue
         cells = line.split("\t")
         if len(cells) != len(fields):

@@ -77,6 +77,10 @@ def unmasked(gold, *predicted):
     """
     for labels in predicted:
         check_lengths(gold, labels)
+    gold, *predicted = (  # a column of a table has places of its own
+        [row if isinstance(row, list | tuple | np.ndarray) else list(row) for row in labels]
+        for labels in (gold, *predicted)
+    )
     places = [[t for t, label in enumerate(row) if label is not None] for row in gold]
     padded = {y for row in gold for y in row if isinstance(y, int | np.integer) and y < 0} == {-100}
     for i, kept in enumerate(places):

@@ -286,6 +286,7 @@ def chunks(labels: Sequence[Hashable], scheme: str = "conlleval", strict: bool =
     """Chunks of one sequence: list of (type, start, stop), tokens start:stop. Tokens whose label is None are
     passed over. Arguments and errors are those of `chunk_report`.
     """
+    labels = list(labels)
     places = [t for t, label in enumerate(labels) if label is not None]
     kept = [labels[t] for t in places]
     found = chunk_lists([kept], reading_of([kept], scheme, strict), strict)[0]
@@ -360,8 +361,9 @@ def convert_labels(labels: Any, source: str, target: str, *, repair: str = "refu
     if hasattr(labels, "seq_ptr"):
         rows = convert_labels(labels.labels_by_sequence(), source, target, repair=repair)
         return labels.select(labels.names, [label for row in rows for label in row])
+    labels = list(labels)
     one = not any(hasattr(row, "__len__") and not isinstance(row, str) for row in labels)
-    rows = [labels] if one else labels
+    rows = [labels] if one else list(map(list, labels))
     read = reading({y for row in rows for y in row}, source, rows, "source", say=True)
     places = [[t for t, label in enumerate(row) if label is not None] for row in rows]
     known = [[row[t] for t in kept] for row, kept in zip(rows, places, strict=True)]
@@ -380,9 +382,14 @@ def convert_labels(labels: Any, source: str, target: str, *, repair: str = "refu
         lost += [(i, places[i][t]) for t in touching]
         written = iter(parts)
         found.append([None if label is None else join(*next(written)) for label in rows[i]])
+    warn_joined(lost)
+    return found[0] if one else found
+
+
+def warn_joined(lost):
+    """Say what IO has lost: (sequence, token) of chunks that were joined with the one before."""
     if lost:
         more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
         place = f"sequence {lost[0][0]}, token {lost[0][1]}{more}"
         sentence = "IO cannot tell a chunk from the one of its type just before, they are joined"
-        warnings.warn(f"{sentence}: {place}", UserWarning, stacklevel=2)
-    return found[0] if one else found
+        warnings.warn(f"{sentence}: {place}", UserWarning, stacklevel=3)

@@ -292,3 +292,24 @@ def test_nothing_is_said_of_what_fits():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         columns_from_spans([(TEXT, SPANS)], words, misaligned="drop")
+
+
+def test_a_byte_order_mark_inside_a_text_stays(tmp_path):
+    one = Document("a\ufeffb Ada Lovelace x", [(4, 7, "PER")])
+    write_doccano(tmp_path / "d.jsonl", [one])
+    (back,) = read_doccano(tmp_path / "d.jsonl")
+    assert back.text == one.text and back.text[4:7] == "Ada" and list(back.spans) == [(4, 7, "PER")]
+    write_brat(tmp_path / "b.ann", ("x A\ufeffda y", [(2, 6, "PER")]))
+    assert list(read_brat(tmp_path / "b.ann").spans) == [(2, 6, "PER")]
+
+
+def test_names_with_dots_are_names_of_their_own(tmp_path):
+    for name, text in (("PMID.1", "one"), ("PMID.2", "two")):
+        write_brat(tmp_path / name, (text, [(0, 3, "N")]))
+    assert read_brat(tmp_path / "PMID.1").text == "one" and read_brat(tmp_path / "PMID.2.ann").text == "two"
+
+
+def test_touching_chunks_in_io_are_said():
+    with pytest.warns(UserWarning, match="IO cannot tell a chunk .*: sequence 0, token 1"):
+        columns = columns_from_spans([("a b", [(0, 1, "X"), (2, 3, "X")])], str.split, scheme="IO")
+    assert columns.labels == ["I-X", "I-X"]

@@ -338,3 +338,15 @@ def test_terms_add_up_to_the_chunk(name):
             if list(row[first : first + len(labels)]) == labels
         )
         assert found == pytest.approx(want, abs=1e-9)
+
+
+def test_iterators_and_columns_of_tables_are_read():
+    import pandas as pd
+
+    assert convert_labels(iter(["B-X", "I-X"]), "BIO", "IO") == ["I-X", "I-X"]
+    assert convert_labels((row for row in [["B-X", "I-X"]]), "BIO", "IO") == [["I-X", "I-X"]]
+    column = pd.Series(["B-X", None, "I-X"], index=[7, 8, 9], dtype=object)
+    assert chunks(column) == chunks(list(column)) and convert_labels([column], "BIO", "IO") == [
+        ["I-X", None, "I-X"]
+    ]
+    assert chunk_report([column], [["B-X", "O", "I-X"]]).f1 == 1.0
