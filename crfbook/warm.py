@@ -31,7 +31,7 @@ def crf(**parameters):
         model = CRF(**{"template": _TEMPLATE, **SHORT, **parameters}).fit(train)
         asked(model, train)
         model.score(train)
-        tagger, sentence = Tagger(model, kernels=True), next(iter(train.sentences()))
+        tagger, sentence = Tagger(model, kernels=True), next(iter(train.sentences(labels=False)))
         tagger.kbest(sentence, 2)
         tagger.marginal(tagger.tag(sentence)[0], 0)
 

@@ -181,7 +181,9 @@ def test_bad_files_are_named(tmp_path):
     crf = CRF(template=TEMPLATE)
     good, bad = write_columns(tmp_path / "good.txt", ROWS), tmp_path / "bad.txt"
     bad.write_text("a b c\n\nd e\n")
-    with pytest.raises(ValueError, match=r"^\S*bad\.txt, line 3: expected 3 columns .*, found 2: 'd e'$"):
+    with pytest.raises(
+        ValueError, match=r"^\S*bad\.txt, line 3: expected 3 columns .*, found 2: 'd e'; unlabelled=True"
+    ):
         write_shards([good, bad], tmp_path / "s", crf, columns=NAMES, label="y")
     with pytest.raises(ValueError, match=r"^\S*good\.txt: expected columns=, the names of the columns"):
         write_shards([good], tmp_path / "s", crf)

@@ -461,6 +461,7 @@ UNNAMED = {  # records that name no frozen result, and why
     "03_benchmarks 05_benchmarks 05_fast_benchmarks 06_benchmarks 08_sbcd_targets": "not timed again since "
     "timings name them",
     "15_driver 15_growth": "memory, and counts of features, which no result decides",
+    "15_passing 15_step 15_writing": "seconds and bytes alone",
     "10_targets 11_targets 12_targets 13_targets 15_targets 14_wild_atis 14_wild_esp 14_wild_ewt 14_wild_ned "
     "14_wild_wnut17": "ratios of seconds alone",
 }

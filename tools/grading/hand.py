@@ -93,7 +93,7 @@ def read_table(marks, path):
 
 def data(marks, names, anonymous):
     """What the page shows, as it stands now."""
-    from tools.pages import markdown
+    from tools.formulas import markdown
 
     found = []
     for assignment, question, most, asked, model, attempts in questions(marks, names):
