@@ -77,12 +77,17 @@ def sum_duplicates(ptr, idx, val):
     first, sums = np.zeros(len(idx), bool), []
     for rows in blocks(n, _BLOCK):
         key, items = keys(rows)
-        here = np.ones(len(key)) if val is None else val[items]
-        order = np.argsort(here == 0.0, kind="stable")
-        _, place, inverse = np.unique(key[order], return_index=True, return_inverse=True)
-        added, place = np.bincount(inverse, here[order], len(place)), order[place]
+        here = None if val is None else val[items]
+        if here is not None and not here.all():  # what is 0 stands nowhere
+            order = np.argsort(here == 0.0, kind="stable")
+            key, here = key[order], here[order]
+        else:
+            order = None
+        _, place, inverse = np.unique(key, return_index=True, return_inverse=True)
+        added = np.bincount(inverse, here, len(place))
+        place = place if order is None else order[place]
         first[items][place] = True
-        sums.append(added[np.argsort(place)])
+        sums.append(added[np.argsort(place)].astype(np.float64))
     return pointers_of_kept(ptr, first), idx[first], np.concatenate(sums)
 
 
