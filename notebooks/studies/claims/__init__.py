@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ..records import RESULTS, read_record
-from .judge import UNJUDGED, VERDICTS, decided, shown, verdict
+from .judge import VERDICTS, decided, shown, verdict
 
-__all__ = ["PAPERS", "UNJUDGED", "VERDICTS", "claims", "listed"]
+__all__ = ["PAPERS", "VERDICTS", "claims", "listed"]
 
 PAPERS = {  # the chapter that has the table, and the paper
     "altun2003": ("05", "Altun, Johnson and Hofmann (2003)"),

@@ -118,9 +118,10 @@ def minus(a, b):
 
 
 def over(a, b):
-    """a / b of two `Found`, whose relative errors are independent."""
-    value = a.value / b.value
-    return Found(value, abs(value) * math.hypot(a.error / a.value, b.error / b.value), df=min(a.df, b.df))
+    """a / b of two `Found`, whose relative errors are independent; a factor of one is one of the ratio."""
+    value, factor = a.value / b.value, a.factor * b.factor
+    error = abs(value) * math.hypot(a.error / a.value, b.error / b.value)
+    return Found(value, error, df=min(a.df, b.df), factor=factor)
 
 
 def slope(x, y):
@@ -184,12 +185,11 @@ correction decides; p-values are shown without it. Seconds that were measured on
 {SINGLE}.
 decided: how many of the numbers of a claim their errors decide
 budget: what the paper spent; what we did. A verdict is for the numbers of that row alone."""
-VERDICTS = VERDICTS.format(SINGLE=SINGLE)
-
-UNJUDGED = """not tested: no record has it; or the paper's corpus is private, and the row says what stood in
-other data: the paper's corpus is not to be had, and ours says nothing on this
+VERDICTS = f"""{VERDICTS.format(SINGLE=SINGLE)}
+not tested, other data: no record has it, or the paper's corpus is not to be had; the row says what stood in
 fitted: what the paper leaves open was chosen by this number
-seen in the chapter, not judged: the chapter shows it; no rule decides"""
+seen in the chapter, not judged: the chapter shows it; no rule decides
+not finished: nothing of it ended by its rule"""
 
 
 def verdict(rule, found, unjudged="not tested"):
