@@ -318,24 +318,33 @@ def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
     return read
 
 
-def chunk_terms(read, span, n, known):
-    """[(sign, first token, labels)]: the signed sum of the probabilities of these labels is that of a chunk.
+def chunk_patterns(scheme, span, n, parts):
+    """[(first token, sets of labels)]: a labelling has one of these patterns, and no two, where it has the chunk.
 
-    The chunk (type, start, stop) stands in n tokens as its scheme writes it; no neighbour makes it longer.
-    In BIO: p(B-X I-X) - p(B-X I-X I-X). known : the labels that there are; others have probability 0.
+    A pattern is a set of labels for each token from the first one on. The chunk (type, start, stop) stands in
+    n tokens as its scheme writes it, and no neighbour makes it longer. In BIO, x any label but I-X:
+
+        B-X I-X x
+
+    In IOB1, y any label but B-X and I-X, and z one of these two; at the ends of a sentence without x and y:
+
+        y I-X I-X x    and    z B-X I-X x
+
+    parts : (tag, type) of every label; a set has their positions. A pattern with an empty set is left out.
     """
     kind, start, stop = span
-    plain, tags = read.scheme.openers == "I", read.scheme.tags
-    parts = read.scheme.write([(kind, 0, stop - start)], stop - start)[0]
-    written = "".join(tag for tag, _ in parts)
-    ways = [(written, tags if plain else "")] + [("B" + written[1:], "")] * (plain and tags != "I")
-    terms = []
-    for inside, not_before in ways:
-        for left in ["", *(not_before if start else "")]:
-            for right in ["", *("" if read.scheme.marks_ends or stop == n else "I")]:
-                labels = [read.join(tag, kind) for tag in left + inside + right]
-                terms.append(((-1) ** len(left + right), start - len(left), labels))
-    return [term for term in terms if known.issuperset(term[2])]
+
+    def having(tags, wanted=True):
+        return [y for y, (tag, other) in enumerate(parts) if (tag in tags and other == kind) == wanted]
+
+    inside = [having(tag) for tag, _ in scheme.write([(kind, start, stop)], stop)[0][start:]]
+    right = [having("I", False)] * (stop < n and not scheme.marks_ends)
+    ways = [(start, [*inside, *right])]
+    if scheme.openers == "I" and start:
+        ways = [(start - 1, [having(scheme.tags, False), *inside, *right])]
+        if scheme.tags != "I":
+            ways += [(start - 1, [having(scheme.tags), having("B"), *inside[1:], *right])]
+    return [way for way in ways if all(way[1])]
 
 
 # ---- from one scheme to another ----
