@@ -173,7 +173,7 @@ class LogChain:
         log p(y_t | y_(t-1)), none of which is above 0. labels : for each token an id, or several, of which it
         has one.
         """
-        total, ways = np.zeros(1), (self.a[first] + self.b[first])[None]
+        before, total, ways = None, np.zeros(1), (self.a[first] + self.b[first])[None]
         for t, ids in enumerate(map(np.atleast_1d, labels), first):
             if t > first:
                 ways = self.table[self.edge_class[t]][before] + (self.u[t] + self.b[t])

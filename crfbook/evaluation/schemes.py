@@ -296,7 +296,8 @@ def chunks(labels: Sequence[Hashable], scheme: str = "conlleval", strict: bool =
 def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
     """The `Reading` of rows of labels, and of others that have the same one, for `scheme=`.
 
-    "conlleval" refuses labels whose separator it would not see, and warns of others that it does not read.
+    "conlleval" refuses labels whose separator it would not see, also where only some are joined so. It warns
+    of others that it does not read.
     """
     labels = {label for side in (rows, others) for row in side for label in row}
     if not isinstance(scheme, str) or scheme.lower() != "conlleval":
@@ -314,12 +315,14 @@ def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
         styles = [style for style in _STYLES if all(_is_read(y, EVERY_TAG, *style) for y in labels)]
         if styles and styles[0] != _STYLES[0]:
             raise ValueError(f"{sentence}; scheme='auto' reads them")
+        if not styles and any(_is_read(y, EVERY_TAG, *way) and len(y) > 1 for y in lost for way in _STYLES):
+            raise ValueError(f"{sentence}; join tag and type of all labels in one way")
         warnings.warn(sentence + "; scheme='auto' reads them" * bool(styles), UserWarning, stacklevel=level)
     return read
 
 
 def chunk_patterns(scheme, span, n, parts):
-    """[(first token, sets of labels)]: a labelling has one of these patterns, and no two, where it has the chunk.
+    """[(first token, sets of labels)]: labellings with the chunk have one of these patterns, others none.
 
     A pattern is a set of labels for each token from the first one on. The chunk (type, start, stop) stands in
     n tokens as its scheme writes it, and no neighbour makes it longer. In BIO, x any label but I-X:

@@ -67,7 +67,7 @@ class Predictor:
         return self.encoder_.decode(self._decode(corpus, form, **options), corpus.seq_ptr)
 
     def _span_log_proba(self, X, spans):
-        """`predict`'s `span_log_proba` of spans (sequence, first token in it, for each token an id or ids)."""
+        """`predict`'s `span_log_proba` of spans (sequence, first token in it, ids as in `log_proba`)."""
         if type(X) is list and all(_is_inside(X, *span) for span in spans):
             out, places = np.empty(len(spans)), {}
             for i, (sequence, *_) in enumerate(spans):

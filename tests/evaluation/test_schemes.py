@@ -288,6 +288,27 @@ def test_scorers_count_chunks():
         scorers.chunk_scorer("f2")(Model(), found, gold)
 
 
+@pytest.mark.parametrize("labels", [["B-X", "B_X"], ["O", "B-X", "X-I"], ["B_X", "X_B"], ["DET", "B_X"]])
+def test_labels_joined_in_several_ways_are_refused(labels):
+    """conlleval.pl would count none of the other kind."""
+    for call in (chunks, lambda row: chunk_report([row], [row])):
+        with pytest.raises(ValueError, match="conlleval reads O, B-x, .*; join tag and type .* in one way$"):
+            call(labels)
+    for tags in (
+        ["S", "NN", "O"],
+        ["B-X", "S-X"],
+        ["DET", "B"],
+    ):  # no scheme's, or one whose S it does not know
+        with pytest.warns(UserWarning, match="conlleval reads O"):
+            chunks(tags)
+
+
+def test_types_without_tags_come_back_with_tags():
+    assert convert_labels(["PER", "PER", "O"], "IO", "BIO") == ["B-PER", "I-PER", "O"]
+    assert convert_labels(["B-PER", "I-PER", "O"], "BIO", "IO") == ["I-PER", "I-PER", "O"]
+    assert convert_labels(["PER", "O"], "IO", "IO") == ["PER", "O"]
+
+
 # ---- masked tokens ----
 
 
@@ -313,7 +334,12 @@ def test_what_looks_like_a_mask_is_asked_about():
         token_accuracy([[1, -100, 2]], [[1, 1, 2]])
     with pytest.raises(ValueError, match="sequence 1, token 0: .* is it padding"):
         chunk_report([["B-X"], [-100]], [["B-X"], ["O"]])
-    assert token_accuracy([[-1, -100]], [[-1, 0]]) == 0.5
+    for number in (-100.0, np.float64(-100), np.float32(-100), np.int64(-100)):
+        with pytest.raises(ValueError, match="sequence 0, token 1: .* -100.*: is it padding. Write None"):
+            token_accuracy([[1, number, 2]], [[1, 1, 2]])
+    with pytest.raises(ValueError, match="sequence 0, token 1: .* -100.0: is it padding"):
+        flat_f1_score(np.array([[0.0, -100.0]]), np.array([[0.0, 1.0]]))
+    assert token_accuracy([[-1, -100]], [[-1, 0]]) == token_accuracy([[-1.0, -100.0]], [[-1.0, 0.5]]) == 0.5
     with pytest.raises(ValueError, match="sequence 0, token 1: expected a predicted label, got None"):
         chunk_report([["B-X", "O"]], [["B-X", None]])
 
@@ -322,7 +348,7 @@ def test_what_looks_like_a_mask_is_asked_about():
 
 
 def stands(row, chunk, name):
-    """Whether labels have a chunk as its scheme writes it, and no neighbour makes it longer; from the table."""
+    """Whether labels have a chunk as its scheme writes it, and no neighbour makes it longer."""
     kind, start, stop = chunk
     before, after = (row[t] if 0 <= t < len(row) else "O" for t in (start - 1, stop))
     touches = name == "IOB1" and before in (f"B-{kind}", f"I-{kind}")
