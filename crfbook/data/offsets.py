@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from crfbook._checks import File, file_name, one_of, shown, unexpected
 from crfbook.data.columns import TokenColumns, tokenize
 from crfbook.data.files import replacing
-from crfbook.data.readers import text_lines
+from crfbook.data.readers import read_source, text_lines
 from crfbook.evaluation.schemes import Reading, chunk_lists, reading_of, scheme_named, warn_joined
 
 Span = tuple[int, int, str]
@@ -169,6 +169,8 @@ def spans_from_labels(
 
 def _cut(document, tokenizer):
     """(text, spans, places of tokens) of a `Document` or a pair (text, spans)."""
+    if isinstance(document, str):
+        raise unexpected("documents", "pairs (text, spans) or `Document`s", shown(document))
     text, spans, *places = document
     cut = tokenizer is not None or places in ([], [None])
     return text, spans, token_places(text, (tokenizer or tokenize)(text) if cut else places[0])
@@ -239,13 +241,12 @@ def read_brat(path: File, fragments: str = "raise") -> Document:
     """
     one_of("fragments", fragments, ("raise", "cover"))
     base, spans = _base(path), []
-    with open(f"{base}.txt", "rb") as file:
-        raw = file.read()
+    raw, name = read_source(f"{base}.txt")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         found = f"{raw[error.start]:#04x} at byte {error.start}"
-        raise unexpected(f"{base}.txt", "UTF-8", found) from None
+        raise unexpected(name, "UTF-8", found) from None
     lines, name = text_lines(f"{base}.ann", marks_anywhere=False)
     for number, line in lines:
         if not line.startswith("T"):

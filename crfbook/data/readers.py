@@ -262,8 +262,7 @@ def iter_conll(
 
     def piece():
         held.seek(0)
-        blocks = _blocks(held)[1]
-        found = _token_columns(blocks, name, layout, Interner(), n_before)
+        found = _token_columns(_blocks(held)[1], name, layout, Interner(), n_before)
         return [found] if len(found) else []
 
     held, n_before, n_lines, n_found, in_sentence, begins, size = io.BytesIO(), 0, 0, 0, 0, 0, 0

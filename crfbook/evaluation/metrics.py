@@ -82,8 +82,7 @@ def unmasked(gold, *predicted):
         for labels in (gold, *predicted)
     )
     places = [[t for t, label in enumerate(row) if label is not None] for row in gold]
-    kinds = int | float | np.integer | np.floating
-    padded = {y for row in gold for y in row if isinstance(y, kinds) and y < 0} == {-100}
+    padded = {y for row in gold for y in row if isinstance(y, int | float | np.number) and y < 0} == {-100}
     for i, kept in enumerate(places):
         if padded and (found := [t for t in kept if gold[i][t] == -100]):
             number = f"the only label below 0, {gold[i][found[0]]}"

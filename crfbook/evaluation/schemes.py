@@ -310,12 +310,12 @@ def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
     read = Reading(None)
     prefix = {label: read.split(label)[0] for label in labels}
     known = set(TAGS) - {"S"} - ({"E"} if "B" in prefix.values() else set())
-    if lost := [label for label in labels if prefix[label] not in known]:
+    if lost := {label for label in labels if prefix[label] not in known}:
         sentence = f"chunks: conlleval reads O, B-x, I-x and the like, not {some_of(lost)}"
         styles = [style for style in _STYLES if all(_is_read(y, EVERY_TAG, *style) for y in labels)]
         if styles and styles[0] != _STYLES[0]:
             raise ValueError(f"{sentence}; scheme='auto' reads them")
-        if not styles and any(_is_read(y, EVERY_TAG, *way) and len(y) > 1 for y in lost for way in _STYLES):
+        if not styles and any(_is_read(y, EVERY_TAG, *s) for y in lost - {*EVERY_TAG} for s in _STYLES[1:]):
             raise ValueError(f"{sentence}; join tag and type of all labels in one way")
         warnings.warn(sentence + "; scheme='auto' reads them" * bool(styles), UserWarning, stacklevel=level)
     return read
@@ -344,9 +344,8 @@ def chunk_patterns(scheme, span, n, parts):
     right = [having("I", False)] * (stop < n and not scheme.marks_ends)
     ways = [(start, [*inside, *right])]
     if scheme.openers == "I" and start:
-        ways = [(start - 1, [having(scheme.tags, False), *inside, *right])]
-        if scheme.tags != "I":
-            ways += [(start - 1, [having(scheme.tags), having("B"), *inside[1:], *right])]
+        no_tag, tag, begins = having(scheme.tags, False), having(scheme.tags), having("B")  # IO has no B
+        ways = [(start - 1, [no_tag, *inside, *right]), (start - 1, [tag, begins, *inside[1:], *right])]
     return [way for way in ways if all(way[1])]
 
 

@@ -7,6 +7,7 @@ of a corpus needs numba and SciPy, so they are imported where it begins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
-from crfbook.evaluation.schemes import SCHEMES, chunk_patterns, reading
+from crfbook.evaluation.schemes import SCHEMES, Reading, chunk_patterns, reading
 from crfbook.tagging.model import MOST_RANKS, SentenceModel
 
 
@@ -87,12 +88,18 @@ class Predictor:
 
     def _chunk_log_proba(self, X, spans, scheme, lengths):
         """The same of chunks (sequence, first token, token after the last one, type)."""
-        read, asked, owner = reading(self.encoder_.labels_, scheme), [], []
+        read = Reading(None) if scheme == "conlleval" else reading(self.encoder_.labels_, scheme)
+        asked, owner = [], []
         if read.scheme is None:
             raise ValueError(f"scheme: expected {', '.join(SCHEMES)} or labels of one, got {scheme!r:.80}")
         parts = list(map(read.split, self.encoder_.labels_))
         types = {kind for tag, kind in parts if tag != "O"}
-        for i, (sequence, start, stop, kind) in enumerate(spans):
+        for i, span in enumerate(spans):
+            try:
+                (sequence, start, stop), (kind,) = map(index, span[:3]), span[3:]
+            except (TypeError, ValueError):
+                wanted = "(sequence, first token, token after the last, type), three integers and a string"
+                raise unexpected(f"span {i}", wanted, shown(span)) from None
             n = int(lengths[sequence]) if 0 <= sequence < len(lengths) else 0
             if not 0 <= start < stop <= n:
                 some = f"some of the {n:,} tokens of sequence {sequence}"

@@ -68,9 +68,15 @@ def test_a_crf_says_how_sure_it_is_of_an_entity():
         ((0, 2, 2, "X"), "got 2:2"),
         ((2, 0, 1, "X"), "some of the 0 tokens of sequence 2"),
         ((0, 0, 1, "Y"), "expected a type that the model has labels for, got 'Y'"),
+        ((0, "0", 1, "X"), "span 0: expected .sequence, first token, .* got .0, '0', 1, 'X'.$"),
+        ((0, 0.0, 1.0, "X"), "three integers and a string, got .0, 0.0, 1.0, 'X'.$"),
+        ((0, ["B-X"]), "three integers and a string, got .0, .'B-X'..$"),
+        ((0, 0, 1, 2, "X"), "three integers and a string, got .0, 0, 1, 2, 'X'.$"),
     ):
         with pytest.raises(ValueError, match=said):
             model.span_log_proba(X, [span], scheme="BIO")
+    with pytest.raises(ValueError, match="scheme: expected BIO, .* or labels of one, got 'conlleval'"):
+        model.span_log_proba(X, [], scheme="conlleval")
     for span, said in (
         ((0, 2, ["O", "O"]), "some of the 3 tokens of sequence 0, got 2 from token 2 on"),
         ((5, 0, ["O"]), "some of the 0 tokens of sequence 5"),

@@ -172,6 +172,8 @@ def test_tokens_are_checked():
         spans_from_labels(["a b", "c"], [["O", "O"], ["O", "O"]], str.split)
     with pytest.raises(ValueError, match="labels: expected those of the 1 sentences of the texts, got 2"):
         spans_from_labels(["a"], [["O"], ["O"]], str.split)
+    with pytest.raises(ValueError, match="documents: expected pairs .text, spans. or .* got 'a b'"):
+        columns_from_spans(("a b", []))
     with pytest.raises(ValueError, match="misaligned: expected one of"):
         columns_from_spans([], misaligned="no")
 

@@ -298,6 +298,7 @@ def test_labels_joined_in_several_ways_are_refused(labels):
         ["S", "NN", "O"],
         ["B-X", "S-X"],
         ["DET", "B"],
+        ["S-X", "DET"],
     ):  # no scheme's, or one whose S it does not know
         with pytest.warns(UserWarning, match="conlleval reads O"):
             chunks(tags)
