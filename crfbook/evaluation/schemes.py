@@ -296,8 +296,8 @@ def chunks(labels: Sequence[Hashable], scheme: str = "conlleval", strict: bool =
 def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
     """The `Reading` of rows of labels, and of others that have the same one, for `scheme=`.
 
-    "conlleval" refuses labels whose separator it would not see, also where only some are joined so. It warns
-    of others that it does not read.
+    "conlleval" refuses labels whose separator it would not see, also beside those that it sees. It warns of
+    others that it does not read.
     """
     labels = {label for side in (rows, others) for row in side for label in row}
     if not isinstance(scheme, str) or scheme.lower() != "conlleval":
@@ -309,13 +309,14 @@ def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
         raise ValueError(f"strict=True: expected a scheme, {names} or labels of one, got {scheme!r:.80}")
     read = Reading(None)
     prefix = {label: read.split(label)[0] for label in labels}
-    known = set(TAGS) - {"S"} - ({"E"} if "B" in prefix.values() else set())
-    if lost := {label for label in labels if prefix[label] not in known}:
+    tags = set(TAGS) - {"S"} - ({"E"} if "B" in prefix.values() else set())
+    if lost := {label for label in labels if prefix[label] not in tags}:
         sentence = f"chunks: conlleval reads O, B-x, I-x and the like, not {some_of(lost)}"
         styles = [style for style in _STYLES if all(_is_read(y, EVERY_TAG, *style) for y in labels)]
         if styles and styles[0] != _STYLES[0]:
             raise ValueError(f"{sentence}; scheme='auto' reads them")
-        if not styles and any(_is_read(y, EVERY_TAG, *s) for y in lost - {*EVERY_TAG} for s in _STYLES[1:]):
+        known, odd = labels - lost - {"O", *EVERY_TAG}, {y for y in lost if not _is_read(y, EVERY_TAG)}
+        if known and not styles and any(_is_read(y, EVERY_TAG, *s) for y in odd for s in _STYLES):
             raise ValueError(f"{sentence}; join tag and type of all labels in one way")
         warnings.warn(sentence + "; scheme='auto' reads them" * bool(styles), UserWarning, stacklevel=level)
     return read

@@ -288,7 +288,7 @@ def test_scorers_count_chunks():
         scorers.chunk_scorer("f2")(Model(), found, gold)
 
 
-@pytest.mark.parametrize("labels", [["B-X", "B_X"], ["O", "B-X", "X-I"], ["B_X", "X_B"], ["DET", "B_X"]])
+@pytest.mark.parametrize("labels", [["B-X", "B_X"], ["O", "B-X", "X-I"], ["I-X", "X_B", "DET"]])
 def test_labels_joined_in_several_ways_are_refused(labels):
     """conlleval.pl would count none of the other kind."""
     for call in (chunks, lambda row: chunk_report([row], [row])):
@@ -299,6 +299,9 @@ def test_labels_joined_in_several_ways_are_refused(labels):
         ["B-X", "S-X"],
         ["DET", "B"],
         ["S-X", "DET"],
+        ["B-X", "S"],
+        ["1-B", "1-M"],
+        ["B-B", "S-B", "DET"],
     ):  # no scheme's, or one whose S it does not know
         with pytest.warns(UserWarning, match="conlleval reads O"):
             chunks(tags)
