@@ -288,8 +288,9 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
     """log p(y_first = labels[0], y_(first+1) = labels[1], ... | x) of each span, (n,) in nats; -inf where it
     is forbidden. Pairs of labels are spans, too: L^2 numbers a token may be too many.
 
-    spans : n triples (sequence, first token in it, label ids). Each takes two forward-backward passes over
-        its sequence: log Z of the labellings that have the span, less log Z of all.
+    spans : n triples (sequence, first token in it, labels): for each token a label id, or several, of which
+        it has one. Each takes two forward-backward passes over its sequence: log Z of the labellings that
+        have the span, less log Z of all.
     Raises ValueError for a span that is not in its sequence, and for an unknown label.
     """
     n_labels, every = features.n_labels, np.ones(features.n_labels, bool)
@@ -298,7 +299,7 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
         if not (0 <= first < first + len(labels) <= n):
             got = f"{len(labels)} from token {first} on"
             raise ValueError(f"span {i}: expected some of the {n:,} tokens of sequence {s}, got {got}")
-        if not all(0 <= y < n_labels for y in labels):
+        if not all(((ids := np.atleast_1d(y)) >= 0).all() and (ids < n_labels).all() for y in labels):
             raise ValueError(f"span {i}: expected label ids in 0..{n_labels - 1}, got {list(labels)}")
     part = take_sequences(corpus, np.array([span[0] for span in spans], np.int64))
     if constraints is None:
@@ -306,12 +307,14 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
     sets = np.zeros((0, n_labels), bool) if constraints.label_sets is None else constraints.label_sets
     sets, before = np.vstack([sets, every]), part.label_set
     before = before if len(before) else np.full(part.n_tokens, len(sets) - 1, np.int32)
-    after, allowed = before.copy(), np.ones(len(spans), bool)
+    after, allowed, row_of = before.copy(), np.ones(len(spans), bool), {}
     for i, (_, first, labels) in enumerate(spans):
-        tokens = part.seq_ptr[i] + first + np.arange(len(labels))
-        allowed[i] = sets[before[tokens], labels].all()
-        after[tokens] = len(sets) + np.asarray(labels)
-    limits = constraints._replace(label_sets=np.vstack([sets, np.eye(n_labels, dtype=bool)]))
+        for t, ids in enumerate(labels, part.seq_ptr[i] + first):
+            chosen = sets[before[t]] & np.isin(np.arange(n_labels), ids)
+            allowed[i] &= chosen.any()
+            after[t] = row_of.setdefault(chosen.tobytes(), len(sets) + len(row_of))
+    chosen = [np.frombuffer(row, bool) for row in row_of]
+    limits = constraints._replace(label_sets=np.vstack([sets, *chosen]))
     of_all = log_partition(part._replace(label_set=before), features, w, limits, n_threads)
     out = np.full(len(spans), -np.inf)
     for i in np.flatnonzero(allowed):  # one by one: a span that no labelling has makes log Z -inf

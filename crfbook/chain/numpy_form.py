@@ -170,23 +170,23 @@ class LogChain:
     @np.errstate(all="ignore")
     def log_proba(self, labels, first=0):
         """log p(y_first = labels[0], y_(first+1) = labels[1], ...) in nats: log p(y_first) and the
-        log p(y_t | y_(t-1)), none of which is above 0.
+        log p(y_t | y_(t-1)), none of which is above 0. labels : for each token an id, or several, of which it
+        has one.
         """
-        ways, total = self.a[first] + self.b[first], 0.0
-        for t, y in enumerate(labels, first):
+        before, total, ways = None, np.zeros(1), (self.a[first] + self.b[first])[None]
+        for t, ids in enumerate(map(np.atleast_1d, labels), first):
             if t > first:
-                ways = self.table[self.edge_class[t], labels[t - first - 1]] + (self.u[t] + self.b[t])
-            total += min(0.0, ways[y] - _lse(ways, 0)) if ways[y] > -np.inf else -np.inf
-        return float(total)
+                ways = self.table[self.edge_class[t]][before] + (self.u[t] + self.b[t])
+            log_p = np.where(ways > -np.inf, np.minimum(0.0, ways - _lse(ways, 1)[:, None]), -np.inf)
+            total, before = _lse(total[:, None] + log_p[:, ids], 0), ids
+        return min(0.0, float(_lse(total, 0)))
 
     def path_off(self, labels, first=0):
         """A bound of the rounding error of `log_proba`, in nats, also for labels that are DEAD."""
-        places = list(enumerate(labels, first))
-        pairs = zip(places[:-1], places[1:], strict=True)
-        nodes = sum(self.node_off[t, y] for t, y in places)
-        return (
-            self.rounding + nodes + sum(self.edge_off[self.edge_class[t], a, b] for (_, a), (t, b) in pairs)
-        )
+        places = list(enumerate(map(np.atleast_1d, labels), first))
+        nodes = sum(self.node_off[t, ids].max() for t, ids in places)
+        edges = (self.edge_off[self.edge_class[t]][np.ix_(a, b)].max() for (_, a), (t, b) in pairwise(places))
+        return self.rounding + nodes + sum(edges)
 
 
 def finite_max(scores, axis):

@@ -1,8 +1,8 @@
 """Chunks as places in a text: (start, stop, type) in characters, to labels of tokens and back; three formats.
 
-A tokeniser of yours cuts a text: a function that returns tokens, or their places (start, stop), or a list of
-these for each sentence. Tokens are found in the text from left to right. A chunk whose ends are not ends of
-tokens is misaligned: no labels say it, so you say what becomes of it.
+A tokeniser of yours cuts a text: a function that returns tokens, or their places (start, stop), or a sequence
+of these for each sentence. Tokens are found in the text from left to right. A chunk whose ends are not ends
+of tokens is misaligned: no labels say it, so you say what becomes of it.
 
 brat: a text file and standoff annotations beside it (brat.nlplab.org/standoff.html). doccano: a JSON object
 a line. spaCy: a `Doc`, which is used as it is, so spaCy itself is not imported.
@@ -17,12 +17,13 @@ import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
+from operator import index
 from typing import Any, NamedTuple
 
 from crfbook._checks import File, file_name, one_of, shown, unexpected
 from crfbook.data.columns import TokenColumns, tokenize
 from crfbook.data.files import replacing
-from crfbook.data.readers import text_lines
+from crfbook.data.readers import read_source, text_lines
 from crfbook.evaluation.schemes import Reading, chunk_lists, reading_of, scheme_named, warn_joined
 
 Span = tuple[int, int, str]
@@ -45,16 +46,21 @@ def token_places(text: str, tokens: Iterable[Any]) -> list[list[tuple[int, int]]
     Raises ValueError for a token that does not follow in the text, and for places that overlap or leave it.
     """
     rows = list(tokens)
-    nested = bool(rows) and all(isinstance(row, list) and not _is_place(row) for row in rows)
+    alone = [isinstance(row, str) or not hasattr(row, "__iter__") or _is_place(row) for row in rows]
     found, at = [], 0
-    for row in rows if nested else [rows]:
+    for row in rows if rows and not any(alone) else [rows]:
         places = []
         for token in row:
-            start, stop = token if not isinstance(token, str) else (text.find(token, at), 0)
-            stop = start + len(token) if isinstance(token, str) else stop
+            start = text.find(token, at) if isinstance(token, str) else 0
+            place = (start, start + len(token)) if isinstance(token, str) else token
+            try:
+                start, stop = map(_offset, place)
+            except (TypeError, ValueError):
+                wanted = "strings, places (start, stop) as integers, or sequences of these"
+                raise unexpected("tokens", wanted, shown(token)) from None
             if not at <= start < stop <= len(text):
                 raise ValueError(f"tokens: expected {shown(token)} after {_around(text, at, at)}, found none")
-            places.append((int(start), int(stop)))
+            places.append((start, stop))
             at = stop
         found.append(places)
     return found
@@ -71,7 +77,8 @@ def columns_from_spans(
     scheme : in which labels are written.
     misaligned : of spans whose ends are not ends of tokens, or which go beyond a sentence. "raise":
         ValueError. Others warn: "expand": all tokens that they touch are labelled; "drop": none; "mask":
-        these have None. White space at their ends does not matter.
+        these have None. White space at their ends does not matter. A token that two spans touch belongs to
+        the first; the other has no labels in this sentence, and the warning says so.
     column, label : names of both.
 
     A message shows spans with the text around them. Raises ValueError for spans that overlap or leave the
@@ -81,32 +88,43 @@ def columns_from_spans(
     one_of("misaligned", misaligned, ("raise", "expand", "drop", "mask"))
     rows: list[Any] = []
     lost: list[tuple[int, int]] = []
-    labels, wrong, join = [], [], Reading(written).join
+    labels, wrong, behind, join = [], [], {}, Reading(written).join
     for d, document in enumerate(documents):
         text, spans, places = _cut(document, tokenizer)
         spans = _checked(text, spans, f"document {d}")
-        fits = set()
+        heads, tails = ([span[side] for span in spans] for side in (0, 1))  # both rise
+        fits: set[Span] = set()
         for row in places:
             starts, stops = ([place[side] for place in row] for side in (0, 1))
+            here = slice(bisect_right(tails, starts[0]), bisect_left(heads, stops[-1])) if row else slice(0)
             chunks: list[Any] = []
-            touched: list[Any] = []
-            for start, stop, kind in spans:
-                first, last = bisect_right(stops, start), bisect_left(starts, stop)
-                exact = first < last and (starts[first], stops[last - 1]) == _stripped(text, start, stop)
-                fits.update([(start, stop)] * exact)
-                (chunks if exact else touched).append((kind, first, last))
-            for kind, first, last in touched if misaligned == "expand" else ():
-                if first < last and all(last <= a or b <= first for _, a, b in chunks):
-                    chunks.append((kind, first, last))
-            parts, touching = written.write(sorted(chunks, key=lambda chunk: chunk[1]), len(row))
+            masked: set[int] = set()
+            for span in spans[here]:
+                first, last = bisect_right(stops, span[0]), bisect_left(starts, span[1])
+                if first < last and (starts[first], stops[last - 1]) == _stripped(text, *span[:2]):
+                    fits.add(span)
+                elif misaligned != "expand":
+                    masked.update(range(first, last) if misaligned == "mask" else ())
+                    continue
+                if chunks and first < chunks[-1][2]:
+                    behind[d, span] = chunks[-1][0]
+                elif first < last:
+                    chunks.append((span, first, last))
+            parts, touching = written.write([(span[2], a, b) for span, a, b in chunks], len(row))
             lost += [(len(rows), t) for t in touching]
-            masked = {t for _, *ends in touched for t in range(*ends) if misaligned == "mask"}
             labels += [None if t in masked else join(*part) for t, part in enumerate(parts)]
             rows.append([(text[a:b],) for a, b in row])
-        wrong += [(d, text, span) for span in spans if span[:2] not in fits]
+        wrong += [(d, span, text) for span in spans if span not in fits]
     if wrong:
-        some = [f"document {d}, {a}:{b} {shown(y)}: {_around(text, a, b)}" for d, text, (a, b, y) in wrong]
-        some[_FIRST:] = [f"and {len(some) - _FIRST} more"] * (len(some) > _FIRST)
+        some = []
+        for d, span, text in sorted(wrong, key=lambda one: one[:2] not in behind)[:_FIRST]:
+            why = (
+                f" (without labels: {_named(behind[d, span])} has a token of it)"
+                if (d, span) in behind
+                else ""
+            )
+            some.append(f"document {d}, {_named(span)}: {_around(text, *span[:2])}{why}")
+        some += [f"and {len(wrong) - _FIRST} more"] * (len(wrong) > _FIRST)
         wanted = "spans: expected ends that are ends of tokens of one sentence"
         sentence = f"{wanted}, found {'; '.join(some)}"
         if misaligned == "raise":
@@ -151,14 +169,26 @@ def spans_from_labels(
 
 def _cut(document, tokenizer):
     """(text, spans, places of tokens) of a `Document` or a pair (text, spans)."""
+    if isinstance(document, str):
+        raise unexpected("documents", "pairs (text, spans) or `Document`s", shown(document))
     text, spans, *places = document
-    if tokenizer is not None or places in ([], [None]):
-        return text, spans, token_places(text, (tokenizer or tokenize)(text))
-    return text, spans, places[0]
+    cut = tokenizer is not None or places in ([], [None])
+    return text, spans, token_places(text, (tokenizer or tokenize)(text) if cut else places[0])
 
 
 def _is_place(token):
-    return len(token) == 2 and not any(isinstance(part, str | list | tuple) for part in token)
+    return hasattr(token, "__len__") and len(token) == 2 and not any(hasattr(x, "__len__") for x in token)
+
+
+def _offset(value):
+    """An integer of Python or NumPy as int; TypeError for all else, also for 1.0, "1" and True."""
+    if isinstance(value, bool):
+        raise TypeError
+    return index(value)
+
+
+def _named(span):
+    return f"{span[0]}:{span[1]} {shown(span[2])}"
 
 
 def _around(text, start, stop):
@@ -175,14 +205,17 @@ def _stripped(text, start, stop):
 
 def _checked(text, spans, place, apart=True):
     """Spans, sorted; ValueError for what is none, leaves the text or, with `apart`, overlaps another."""
+    found, span = [], spans
     try:
-        spans = sorted((int(start), int(stop), kind) for start, stop, kind in spans)
+        for span in spans:
+            start, stop, kind = span
+            found.append((_offset(start), _offset(stop), kind))
+            if not (isinstance(kind, str) and 0 <= start < stop <= len(text)):
+                raise ValueError
     except (TypeError, ValueError):
-        raise ValueError(f"{place}: expected spans (start, stop, type), got {shown(spans)}") from None
-    for start, stop, kind in spans:
-        if not (isinstance(kind, str) and 0 <= start < stop <= len(text)):
-            wanted = f"a span (start, stop, type) in a text of {len(text)} characters"
-            raise unexpected(place, wanted, shown((start, stop, kind)))
+        wanted = f"a span (start, stop, type) in a text of {len(text)} characters, start and stop integers"
+        raise unexpected(place, wanted, shown(span)) from None
+    spans = sorted(found)
     for one, other in pairwise(spans) if apart else ():
         if other[0] < one[1]:
             both = f"{shown(one)} and {shown(other)} in {_around(text, one[0], max(one[1], other[1]))}"
@@ -208,8 +241,12 @@ def read_brat(path: File, fragments: str = "raise") -> Document:
     """
     one_of("fragments", fragments, ("raise", "cover"))
     base, spans = _base(path), []
-    with open(f"{base}.txt", encoding="utf-8", newline="") as file:
-        text = file.read()
+    raw, name = read_source(f"{base}.txt")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"{raw[error.start]:#04x} at byte {error.start}"
+        raise unexpected(name, "UTF-8", found) from None
     lines, name = text_lines(f"{base}.ann", marks_anywhere=False)
     for number, line in lines:
         if not line.startswith("T"):
@@ -302,6 +339,6 @@ def write_spacy(doc: Any, spans: Iterable[Span]) -> Any:
     for span, (start, stop, kind) in zip(found, spans, strict=True):
         if span is None:
             around = _around(doc.text, start, stop)
-            raise ValueError(f"doc: expected ends of tokens, found {start}:{stop} {shown(kind)}: {around}")
+            raise ValueError(f"doc: expected ends of tokens, found {_named((start, stop, kind))}: {around}")
     doc.ents = found
     return doc

@@ -85,16 +85,20 @@ def clean_bytes(data, name, n_lines=0, anywhere=True):
     return data if data.endswith(b"\n") or not data else data + b"\n"
 
 
+def _opened(source):
+    """(an open file, its name for messages) of a path, an open file or bytes."""
+    if isinstance(source, (bytes, bytearray)):
+        return io.BytesIO(source), "<bytes>"
+    if hasattr(source, "read"):
+        name = str(getattr(source, "name", "<file>"))
+        whole = not hasattr(source, "readline")  # whole lines come only with all of it
+        return io.BytesIO(_as_bytes(source.read(), name)) if whole else source, name
+    return open(file_name(source), "rb"), file_name(source)
+
+
 def _blocks(source):
     """(name for messages, iterator over the bytes in pieces of whole lines)."""
-    if isinstance(source, (bytes, bytearray)) or not hasattr(source, "read"):
-        is_path = not isinstance(source, (bytes, bytearray))
-        name = file_name(source) if is_path else "<bytes>"
-        file = open(name, "rb") if is_path else io.BytesIO(source)  # noqa: SIM115
-    else:
-        file, name = source, str(getattr(source, "name", "<file>"))
-        if not hasattr(file, "readline"):  # whole lines come only with all of it
-            return name, iter([_as_bytes(file.read(), name)])
+    file, name = _opened(source)
 
     def pieces():
         with nullcontext() if file is source else file:
@@ -195,7 +199,7 @@ def read_conllu(
         if line[0] == "#":
             if line.startswith("# global.columns"):
                 named, places = line.partition("=")[2].split(), None
-                fields = ["word" if field == "FORM" else field.lower() for field in named]
+                fields = list(map(_field, named))
             continue
         cells = line.split("\t")
         if len(cells) != len(fields):
@@ -223,14 +227,18 @@ def read_conllu(
     return TokenColumns(flat, seq_ptr, labels, label or "label")
 
 
+def _field(name):
+    """The name that a column of CoNLL-U has here."""
+    return {"form": "word"}.get(name.lower(), name.lower())
+
+
 def _conllu_places(names, fields):
     """(number of the field, name of a feature in it or "") of each name."""
     found = []
     for name in names:
         field, _, feature = name.partition(".")
         field, feature = (name, "") if name.lower() in fields else (field, feature)
-        field = {"form": "word"}.get(field.lower(), field.lower())
-        if field not in fields:
+        if (field := _field(field)) not in fields:
             some = f"names among {', '.join(fields)}, or feats.Case for a feature"
             raise ValueError(f"columns: expected {some}, found {shown(name)}")
         found.append((fields.index(field), feature))
@@ -238,35 +246,34 @@ def _conllu_places(names, fields):
 
 
 def iter_conll(
-    path: File, columns: Iterable[str | None], label: str | None = None, separator: str | None = None,
+    path: Readable, columns: Iterable[str | None], label: str | None = None, separator: str | None = None,
     n_tokens: int = 50_000, *, comment: str | None = None, docstart: str = "keep", unlabelled: bool = False,
 ) -> Iterator[TokenColumns]:  # fmt: skip
     """`read_conll` in pieces of whole sentences, so that memory does not grow with the file.
 
-    path : a path or an open binary file.
+    path : a path, an open file (binary or text), or bytes.
     n_tokens : each piece but the last has at least so many tokens, or MAX_PIECE bytes (64 MB).
 
     Other arguments and errors are those of `read_conll`. A sentence of more than MAX_PIECE bytes is refused.
     A file without a token gives nothing.
     """
     layout = _layout(columns, label, separator, comment, docstart, unlabelled)
-    file: Any = path if hasattr(path, "readline") else open(file_name(path), "rb")  # noqa: SIM115
+    file, name = _opened(path)
 
     def piece():
         held.seek(0)
-        blocks = _blocks(held)[1]
-        found = _token_columns(blocks, file.name, layout, Interner(), n_before)
+        found = _token_columns(_blocks(held)[1], name, layout, Interner(), n_before)
         return [found] if len(found) else []
 
     held, n_before, n_lines, n_found, in_sentence, begins, size = io.BytesIO(), 0, 0, 0, 0, 0, 0
     with nullcontext() if file is path else file:
-        while line := file.readline(MAX_LINE + _ENDS):
+        while line := _as_bytes(file.readline(MAX_LINE + _ENDS), name):
             held.write(line)
             n_lines, size, blank = n_lines + 1, size + len(line), line.isspace()
             n_found, in_sentence = n_found + (not blank), 0 if blank else in_sentence + 1
             begins = size if blank else begins
             if size - begins > MAX_PIECE:
-                raise _too_long(file.name, n_lines, f"a sentence of at most {MAX_PIECE:,} bytes")
+                raise _too_long(name, n_lines, f"a sentence of at most {MAX_PIECE:,} bytes")
             cut = len(line) == MAX_LINE + _ENDS and not line.endswith(b"\n")
             if cut or in_sentence > MAX_SENTENCE or (blank and (n_found >= n_tokens or size > MAX_PIECE)):
                 yield from piece()
@@ -450,7 +457,7 @@ def write_conll(
 
     extra : further flat lists of N cells to put after the labels, e.g. predictions for conlleval.
     format : "columns", or "conllu": columns and labels stand where their names say, words are numbered, and _
-        stands where nothing is known.
+        stands where nothing is known. Names are those that `read_conllu` takes, but for single features.
 
     A label None is left out, which `read_conll(unlabelled=True)` reads. Writing to a path is atomic. Raises
     ValueError for a cell that is empty or would not survive being read back (blanks, newlines or a byte order
@@ -482,12 +489,13 @@ def write_conll(
 
 def _as_conllu(tokens):
     """`TokenColumns` of all fields of CoNLL-U."""
-    given = dict(tokens.columns)
+    columns, given = list(tokens.columns.items()), {}
     if tokens.labels is not None:
-        given[tokens.label_name] = ["_" if label is None else label for label in tokens.labels]
-    if wrong := [name for name in given if name not in CONLLU_FIELDS]:
-        names = ", ".join(CONLLU_FIELDS)
-        raise ValueError(f"format='conllu': expected columns {names}, found {shown(wrong[0])}")
+        columns.append((tokens.label_name, ["_" if label is None else label for label in tokens.labels]))
+    for name, cells in columns:
+        if (field := _field(name)) not in CONLLU_FIELDS or given.setdefault(field, cells) is not cells:
+            names = ", ".join(CONLLU_FIELDS)
+            raise ValueError(f"format='conllu': expected columns {names}, each once, found {shown(name)}")
     numbers = np.arange(tokens.n_tokens) - np.repeat(tokens.seq_ptr[:-1], np.diff(tokens.seq_ptr)) + 1
     given["id"] = list(map(str, numbers.tolist()))
     blank = ["_"] * tokens.n_tokens

@@ -82,10 +82,11 @@ def unmasked(gold, *predicted):
         for labels in (gold, *predicted)
     )
     places = [[t for t, label in enumerate(row) if label is not None] for row in gold]
-    padded = {y for row in gold for y in row if isinstance(y, int | np.integer) and y < 0} == {-100}
+    padded = {y for row in gold for y in row if isinstance(y, int | float | np.number) and y < 0} == {-100}
     for i, kept in enumerate(places):
         if padded and (found := [t for t in kept if gold[i][t] == -100]):
-            question = "the only label below 0, -100: is it padding? Write None, which counts nowhere"
+            number = f"the only label below 0, {gold[i][found[0]]}"
+            question = f"{number}: is it padding? Write None, which counts nowhere"
             raise ValueError(f"sequence {i}, token {found[0]}: expected a label, got {question}")
         if found := [t for t in kept for labels in predicted if labels[i][t] is None]:
             wanted = "expected a predicted label, got None, which masks gold labels alone"

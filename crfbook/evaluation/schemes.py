@@ -296,7 +296,8 @@ def chunks(labels: Sequence[Hashable], scheme: str = "conlleval", strict: bool =
 def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
     """The `Reading` of rows of labels, and of others that have the same one, for `scheme=`.
 
-    "conlleval" refuses labels whose separator it would not see, and warns of others that it does not read.
+    "conlleval" refuses labels whose separator it would not see, also beside those that it sees. It warns of
+    others that it does not read.
     """
     labels = {label for side in (rows, others) for row in side for label in row}
     if not isinstance(scheme, str) or scheme.lower() != "conlleval":
@@ -308,34 +309,45 @@ def reading_of(rows, scheme, strict=False, say=False, others=(), level=3):
         raise ValueError(f"strict=True: expected a scheme, {names} or labels of one, got {scheme!r:.80}")
     read = Reading(None)
     prefix = {label: read.split(label)[0] for label in labels}
-    known = set(TAGS) - {"S"} - ({"E"} if "B" in prefix.values() else set())
-    if lost := [label for label in labels if prefix[label] not in known]:
+    tags = set(TAGS) - {"S"} - ({"E"} if "B" in prefix.values() else set())
+    if lost := {label for label in labels if prefix[label] not in tags}:
         sentence = f"chunks: conlleval reads O, B-x, I-x and the like, not {some_of(lost)}"
         styles = [style for style in _STYLES if all(_is_read(y, EVERY_TAG, *style) for y in labels)]
         if styles and styles[0] != _STYLES[0]:
             raise ValueError(f"{sentence}; scheme='auto' reads them")
+        known, odd = labels - lost - {"O", *EVERY_TAG}, {y for y in lost if not _is_read(y, EVERY_TAG)}
+        if known and not styles and any(_is_read(y, EVERY_TAG, *s) for y in odd for s in _STYLES):
+            raise ValueError(f"{sentence}; join tag and type of all labels in one way")
         warnings.warn(sentence + "; scheme='auto' reads them" * bool(styles), UserWarning, stacklevel=level)
     return read
 
 
-def chunk_terms(read, span, n, known):
-    """[(sign, first token, labels)]: the signed sum of the probabilities of these labels is that of a chunk.
+def chunk_patterns(scheme, span, n, parts):
+    """[(first token, sets of labels)]: labellings with the chunk have one of these patterns, others none.
 
-    The chunk (type, start, stop) stands in n tokens as its scheme writes it; no neighbour makes it longer.
-    In BIO: p(B-X I-X) - p(B-X I-X I-X). known : the labels that there are; others have probability 0.
+    A pattern is a set of labels for each token from the first one on. The chunk (type, start, stop) stands in
+    n tokens as its scheme writes it, and no neighbour makes it longer. In BIO, x any label but I-X:
+
+        B-X I-X x
+
+    In IOB1, y any label but B-X and I-X, and z one of these two; at the ends of a sentence without x and y:
+
+        y I-X I-X x    and    z B-X I-X x
+
+    parts : (tag, type) of every label; a set has their positions. A pattern with an empty set is left out.
     """
     kind, start, stop = span
-    plain, tags = read.scheme.openers == "I", read.scheme.tags
-    parts = read.scheme.write([(kind, 0, stop - start)], stop - start)[0]
-    written = "".join(tag for tag, _ in parts)
-    ways = [(written, tags if plain else "")] + [("B" + written[1:], "")] * (plain and tags != "I")
-    terms = []
-    for inside, not_before in ways:
-        for left in ["", *(not_before if start else "")]:
-            for right in ["", *("" if read.scheme.marks_ends or stop == n else "I")]:
-                labels = [read.join(tag, kind) for tag in left + inside + right]
-                terms.append(((-1) ** len(left + right), start - len(left), labels))
-    return [term for term in terms if known.issuperset(term[2])]
+
+    def having(tags, wanted=True):
+        return [y for y, (tag, other) in enumerate(parts) if (tag in tags and other == kind) == wanted]
+
+    inside = [having(tag) for tag, _ in scheme.write([(kind, start, stop)], stop)[0][start:]]
+    right = [having("I", False)] * (stop < n and not scheme.marks_ends)
+    ways = [(start, [*inside, *right])]
+    if scheme.openers == "I" and start:
+        no_tag, tag, begins = having(scheme.tags, False), having(scheme.tags), having("B")  # IO has no B
+        ways = [(start - 1, [no_tag, *inside, *right]), (start - 1, [tag, begins, *inside[1:], *right])]
+    return [way for way in ways if all(way[1])]
 
 
 # ---- from one scheme to another ----

@@ -140,10 +140,12 @@ class Predictions(Predictor, BaseEstimator):
 
         spans : (sequence, first token in it, labels) each: (3, 5, ["B-PER", "I-PER"]). With a scheme:
             (sequence, first token, token after the last one, type) each, (3, 5, 7, "PER").
-        scheme : name of the scheme of the labels, or "auto". The probability is that of this chunk, not of
-            longer ones: of B-PER I-PER and then no I-PER.
+        scheme : name of the scheme of the labels, or "auto". The probability is that of the labellings in
+            which this chunk stands, written as the scheme says, and not a longer one: of B-PER I-PER and then
+            any label but I-PER. -inf where the model lacks a label that the chunk needs.
 
-        Raises ValueError for a span outside its sequence, a label or a type that the model does not know.
+        Raises ValueError for a span outside its sequence, a label that the model does not know, and a type of
+        which it knows no label.
         """
         check_is_fitted(self, "weights_")
         if scheme is not None:

@@ -188,16 +188,17 @@ class SentenceModel:
 
     def log_proba(self, read, spans):
         """log p(these label ids from this token on | x) of spans (first, ids), (n,) in nats; None: see the
-        file. Each is log Z of the labellings that have the span, less log Z of all.
+        file. Each is log Z of the labellings that have the span, less log Z of all. ids : for each token one,
+        or several, of which it has one.
         """
         tables, out = self.transitions(), np.full(len(spans), -np.inf)
         scores = self.scores(read)
         whole = _marginals(scores, tables)
         for i, (first, ids) in enumerate(spans):
-            u, rows = scores.copy(), first + np.arange(len(ids))
-            kept = u[rows, ids]
-            u[rows] = -np.inf
-            u[rows, ids] = kept
+            u = scores.copy()
+            for t, here in enumerate(ids, first):
+                u[t] = -np.inf
+                u[t, here] = scores[t, here]
             found = whole and _marginals(u, tables)
             if found is None:
                 return None

@@ -7,6 +7,7 @@ of a corpus needs numba and SciPy, so they are imported where it begins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
-from crfbook.evaluation.schemes import SCHEMES, chunk_terms, reading
+from crfbook.evaluation.schemes import SCHEMES, Reading, chunk_patterns, reading
 from crfbook.tagging.model import MOST_RANKS, SentenceModel
 
 
@@ -67,7 +68,7 @@ class Predictor:
         return self.encoder_.decode(self._decode(corpus, form, **options), corpus.seq_ptr)
 
     def _span_log_proba(self, X, spans):
-        """`predict`'s `span_log_proba` of spans (sequence, first token in it, label ids)."""
+        """`predict`'s `span_log_proba` of spans (sequence, first token in it, ids as in `log_proba`)."""
         if type(X) is list and all(_is_inside(X, *span) for span in spans):
             out, places = np.empty(len(spans)), {}
             for i, (sequence, *_) in enumerate(spans):
@@ -87,27 +88,30 @@ class Predictor:
 
     def _chunk_log_proba(self, X, spans, scheme, lengths):
         """The same of chunks (sequence, first token, token after the last one, type)."""
-        number = {label: i for i, label in enumerate(self.encoder_.labels_)}
-        read, terms, owner = reading(number, scheme), [], []
+        read = Reading(None) if scheme == "conlleval" else reading(self.encoder_.labels_, scheme)
+        asked, owner = [], []
         if read.scheme is None:
             raise ValueError(f"scheme: expected {', '.join(SCHEMES)} or labels of one, got {scheme!r:.80}")
-        for i, (sequence, start, stop, kind) in enumerate(spans):
+        parts = list(map(read.split, self.encoder_.labels_))
+        types = {kind for tag, kind in parts if tag != "O"}
+        for i, span in enumerate(spans):
+            try:
+                (sequence, start, stop), (kind,) = map(index, span[:3]), span[3:]
+            except (TypeError, ValueError):
+                wanted = "(sequence, first token, token after the last, type), three integers and a string"
+                raise unexpected(f"span {i}", wanted, shown(span)) from None
             n = int(lengths[sequence]) if 0 <= sequence < len(lengths) else 0
             if not 0 <= start < stop <= n:
                 some = f"some of the {n:,} tokens of sequence {sequence}"
                 raise unexpected(f"span {i}", some, f"{start}:{stop}")
-            found = chunk_terms(read, (kind, start, stop), n, set(number))
-            if not found:
+            if kind not in types:
                 raise unexpected(f"span {i}", "a type that the model has labels for", shown(kind))
-            terms += [(sign, (sequence, first, [number[y] for y in labels])) for sign, first, labels in found]
+            found = chunk_patterns(read.scheme, (kind, start, stop), n, parts)
+            asked += [(sequence, *pattern) for pattern in found]
             owner += [i] * len(found)
-        log_p = self._span_log_proba(X, [term for _, term in terms])
-        top, total = np.full((2, len(spans)), [[-np.inf], [0.0]])
-        np.maximum.at(top, owner, log_p)
-        top = np.where(top > -np.inf, top, 0.0)  # the sum of these is 0
-        np.add.at(total, owner, np.exp(log_p - top[owner]) * [sign for sign, _ in terms])
-        with np.errstate(divide="ignore"):
-            return np.minimum(top + np.log(np.maximum(total, 0.0)), 0.0)
+        out = np.full(len(spans), -np.inf)
+        np.logaddexp.at(out, owner, self._span_log_proba(X, asked))
+        return np.minimum(out, 0.0)
 
     def _one_by_one(self, X, ask, *more):
         """[ask(`SentenceModel`, sentence, *more)] of few short sequences; None: see tagging/model.py."""

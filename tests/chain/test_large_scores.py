@@ -37,6 +37,8 @@ def test_a_log_chain_equals_enumeration(seed, forbidden):
         assert np.exp(found.log_proba(path)) == pytest.approx(share, abs=1e-13)
         inside = (paths[:, 1:3] == path[1:3]).all(axis=1)
         assert np.exp(found.log_proba(path[1:3], 1)) == pytest.approx(p[inside].sum(), abs=1e-13)
+        among = np.isin(paths[:, 1], [0, 2]) & (paths[:, 2] == path[2])
+        assert np.exp(found.log_proba([[0, 2], path[2]], 1)) == pytest.approx(p[among].sum(), abs=1e-13)
 
 
 def chain_of(w_first, w_edge=(0.0, 0.0, 0.0, 0.0), n_tokens=3):

@@ -51,9 +51,7 @@ def test_as_reading_line_by_line(lines, comment, docstart, unlabelled, piece):
             return
         tokens = read_conll(b"\n".join(lines), **NER, **options)
     assert list(tokens) == want
-    file = io.BytesIO(b"\n".join(lines))
-    file.name = "mine"
-    parts = list(iter_conll(file, **NER, n_tokens=2, **options))
+    parts = list(iter_conll(io.BytesIO(b"\n".join(lines)), **NER, n_tokens=2, **options))
     assert [sentence for part in parts for sentence in part] == want
     out = io.StringIO()
     write_conll(out, tokens)
@@ -176,3 +174,31 @@ def test_what_would_not_come_back_is_not_written():
     ):
         with pytest.raises(ValueError, match="sequence 0, token 0: expected a string that fits"):
             write_conll(io.StringIO(), tokens, extra=extra)
+
+
+def test_pieces_of_all_that_can_be_read(tmp_path):
+    data = "é\tX\n\nb \t X\n"  # blanks and tabs in one file
+    (tmp_path / "x.conll").write_text(data, "utf-8")
+    want = read_conll(data.encode(), **NER)
+    assert want.labels == ["X", "X"]
+    for source in (io.BytesIO(data.encode()), io.StringIO(data), data.encode(), tmp_path / "x.conll"):
+        parts = list(iter_conll(source, **NER, n_tokens=1))
+        assert len(parts) == 2 and [row for part in parts for row in part] == list(want)
+    with pytest.raises(ValueError, match="^<file>, line 3: expected 2 columns .*, found 1: 'b'"):
+        list(iter_conll(io.BytesIO(b"a X\n\nb\n"), **NER))
+    with pytest.raises(ValueError, match="^path: expected the name of a file, got 3$"):
+        list(iter_conll(3, **NER))
+
+
+def test_names_of_conllu_columns_are_written_as_they_are_read(tmp_path):
+    path = tmp_path / "x.conllu"
+    for names in (("form", "UPOS", "Lemma"), ("FORM", "upos", "LEMMA")):
+        tokens = read_conll(TREE.encode(), names, label=names[1], format="conllu")
+        write_conll(path, tokens, format="conllu")
+        assert read_conll(path, names, label=names[1], format="conllu") == tokens
+    for names in (("word", "form"), ("word", "FORM"), ("word", "feats.Number")):
+        tokens = TokenColumns({name: ["a"] for name in names}, [0, 1])
+        with pytest.raises(ValueError, match=f"columns id, word, .*, each once, found '{names[1]}'"):
+            write_conll(path, tokens, format="conllu")
+    with pytest.raises(ValueError, match="each once, found 'UPOS'"):
+        write_conll(path, TokenColumns({"upos": ["a"]}, [0, 1], ["b"], "UPOS"), format="conllu")

@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,18 +102,37 @@ def test_spans_across_sentences_and_beside_tokens():
     with pytest.raises(ValueError, match="11:12 'X'"):
         columns_from_spans([(TEXT, [(11, 12, "X")])], words)
     assert columns_from_spans([(TEXT, [(0, 12, "X")])], words).labels[:3] == ["B-X", "I-X", "O"]
-    with pytest.warns(UserWarning, match="0:3 'X'"):  # what both touch is the first one's; both are reported
-        tokens = columns_from_spans([(TEXT, [(0, 3, "X"), (3, 11, "Y")])], words, misaligned="expand")
-    assert tokens.labels[:2] == ["B-X", "O"]
+
+
+@pytest.mark.parametrize(
+    "spans, said, want",
+    [
+        ([(0, 3, "X"), (3, 11, "Y")], "3:11 'Y': .* .without labels: 0:3 'X' has", ["B-X", "O", "O"]),
+        ([(0, 5, "X"), (5, 7, "Y"), (8, 11, "Z")], "8:11 'Z': .*: 5:7 'Y' has", ["B-X", "B-Y", "O"]),
+        ([(1, 8, "X"), (8, 11, "Y"), (12, 15, "Z")], "8:11 'Y': .*: 1:8 'X' has", ["B-X", "I-X", "B-Z"]),
+        ([(0, 1, "X"), (2, 7, "Y"), (8, 11, "Z")], "2:7 'Y': .*: 0:1 'X' has", ["B-X", "B-Z", "O"]),
+        ([(1, 7, "X"), (12, 17, "Y")], "", ["B-X", "I-X", "B-Y"]),
+    ],
+)
+def test_spans_that_touch_one_token(spans, said, want):
+    """The first one has it; the warning begins with the others and names both."""
+    with pytest.warns(UserWarning, match=f"found document 0, {said}") as found:
+        tokens = columns_from_spans([(TEXT, spans)], words, misaligned="expand")
+    assert tokens.labels[:3] == want and str(found[0].message).count("without labels") == bool(said)
 
 
 @pytest.mark.parametrize(
     "spans, said",
     [
-        ([(0, 50, "X")], "document 0: expected a span .* in a text of 46 characters, got .0, 50, 'X'."),
+        ([(0, 50, "X")], "document 0: expected a span .* in a text of 46 characters, .* got .0, 50, 'X'.$"),
         ([(3, 3, "X")], "expected a span"),
         ([(0, 5, 1)], "expected a span"),
-        ([(0, 5)], "document 0: expected spans .start, stop, type., got"),
+        ([(0, 5)], "document 0: expected a span .start, stop, type. .* got .0, 5.$"),
+        ([(0, 5, "X"), (6.0, 11.0, "X")], "start and stop integers, got .6.0, 11.0, 'X'.$"),
+        ([("0", "5", "X")], "start and stop integers, got .'0', '5', 'X'.$"),
+        ([(False, True, "X")], "start and stop integers, got .False, True, 'X'.$"),
+        ([(np.False_, np.True_, "X")], "start and stop integers, got "),
+        (None, "document 0: expected a span .* got None$"),
         (
             [(0, 11, "X"), (6, 11, "Y")],
             r"that do not overlap, got .0, 11, 'X'. and .6, 11, 'Y'. in '\[Alice Smith\] lives",
@@ -129,6 +149,22 @@ def test_tokens_are_checked():
     assert token_places("a b", [["a"], [], ["b"]]) == [[(0, 1)], [], [(2, 3)]] and token_places("", []) == [
         []
     ]
+    for tokens in (
+        [("a",), ("b",)], (("a",), ("b",)), iter([["a"], iter(["b"])]), [np.array([[0, 1]]), [(2, 3)]],
+        [np.array(["a"]), ["b"]], [[(np.int64(0), np.int32(1))], [[2, 3]]],
+    ):  # fmt: skip
+        found = token_places("a b", tokens)
+        assert found == [[(0, 1)], [(2, 3)]] and type(found[0][0][0]) is int
+    for flat in (("a", "b"), np.array([[0, 1], [2, 3]]), ([0, 1], (2, 3)), iter(["a", "b"])):
+        assert token_places("a b", flat) == [[(0, 1), (2, 3)]]
+    assert token_places("a b c d", [("a", "b"), ("c", "d")]) == [[(0, 1), (2, 3)], [(4, 5), (6, 7)]]
+    for tokens in ([(0.0, 1.0)], [5], [["a"], "b"], [(0, 1, 2)], [[("0", "1")]], [(False, True)], [None]):
+        with pytest.raises(
+            ValueError, match="tokens: expected strings, places .start, stop. as integers, or"
+        ):
+            token_places("a b", tokens)
+    with pytest.raises(ValueError, match="tokens: expected .0, 9. after"):
+        columns_from_spans([Document("a b", [], [[(0, 9)]])])
     for tokens in (["b", "a"], [(0, 2), (1, 3)], [(2, 4)], [(1, 1)]):
         with pytest.raises(ValueError, match="tokens: expected .* found none"):
             token_places("a b", tokens)
@@ -136,6 +172,8 @@ def test_tokens_are_checked():
         spans_from_labels(["a b", "c"], [["O", "O"], ["O", "O"]], str.split)
     with pytest.raises(ValueError, match="labels: expected those of the 1 sentences of the texts, got 2"):
         spans_from_labels(["a"], [["O"], ["O"]], str.split)
+    with pytest.raises(ValueError, match="documents: expected pairs .text, spans. or .* got 'a b'"):
+        columns_from_spans(("a b", []))
     with pytest.raises(ValueError, match="misaligned: expected one of"):
         columns_from_spans([], misaligned="no")
 
@@ -313,3 +351,95 @@ def test_touching_chunks_in_io_are_said():
     with pytest.warns(UserWarning, match="IO cannot tell a chunk .*: sequence 0, token 1"):
         columns = columns_from_spans([("a b", [(0, 1, "X"), (2, 3, "X")])], str.split, scheme="IO")
     assert columns.labels == ["I-X", "I-X"]
+
+
+class Counted(tuple):
+    """A span that counts how often one looks at its places."""
+
+    looks = 0
+
+    def __getitem__(self, place):
+        Counted.looks += 1
+        return super().__getitem__(place)
+
+    def __iter__(self):
+        Counted.looks += 1
+        return super().__iter__()
+
+
+def test_a_span_is_looked_at_in_its_own_sentence_alone(monkeypatch):
+    """200 sentences of one span each: the number of looks grows as they do, not as their square."""
+    import crfbook.data.offsets as offsets
+
+    looks = []
+    for n in (50, 200):
+        text = "Ada x. " * n
+        spans = [(7 * i, 7 * i + 3, "P") for i in range(n)]
+        tokens = [[(7 * i, 7 * i + 3), (7 * i + 4, 7 * i + 6)] for i in range(n)]
+        checked, Counted.looks = offsets._checked, 0
+        with monkeypatch.context() as patch:
+            patch.setattr(offsets, "_checked", lambda *a, of=checked, **k: list(map(Counted, of(*a, **k))))
+            columns = columns_from_spans([Document(text, spans, tokens)])
+        assert columns.labels == ["B-P", "O"] * n
+        looks.append(Counted.looks)
+    assert looks[1] <= 5 * looks[0]
+
+
+@settings(deadline=None)
+@given(
+    cuts=st.lists(st.integers(0, 30), max_size=12, unique=True).map(sorted),
+    ends=st.lists(st.integers(0, 30), max_size=12, unique=True).map(sorted),
+    misaligned=st.sampled_from(["drop", "mask", "expand"]),
+)
+def test_spans_in_sentences_by_looking_at_all(cuts, ends, misaligned):
+    """The definition: every span beside every sentence."""
+    text, kinds = "x" * 30, "XY"
+    rows = [[(a, b) for a, b in zip(cuts[i::4], cuts[i + 1 :: 4], strict=False)] for i in (0, 2)]
+    places = sorted(place for row in rows for place in row)
+    sentences = [places[i : i + 2] for i in range(0, len(places), 2)]
+    spans = [(a, b, kinds[i % 2]) for i, (a, b) in enumerate(zip(ends[::2], ends[1::2], strict=False))]
+    want = []
+    for row in sentences:
+        holder = {}
+        touched = [(s, [t for t, (a, b) in enumerate(row) if a < s[1] and s[0] < b]) for s in spans]
+        touched = [(s, on) for s, on in touched if on]
+        exact = [(s, on) for s, on in touched if (row[on[0]][0], row[on[-1]][1]) == s[:2]]
+        others = [one for one in touched if one not in exact]
+        for s, on in exact + others * (misaligned == "expand"):
+            if not set(on) & set(holder):
+                holder |= {t: ("I-" if t > on[0] else "B-") + s[2] for t in on}
+        masked = {t for _, on in others for t in on} if misaligned == "mask" else set()
+        want += [None if t in masked else holder.get(t, "O") for t in range(len(row))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = columns_from_spans([Document(text, spans, sentences)], misaligned=misaligned)
+    assert found.labels == want
+
+
+def test_integers_of_numpy_are_places():
+    spans = [(np.int64(0), np.uint8(11), "PER")]
+    assert columns_from_spans([(TEXT, spans)], words).labels[:3] == ["B-PER", "I-PER", "O"]
+
+
+def test_a_brat_text_that_is_not_utf8_is_told_where(tmp_path):
+    (tmp_path / "a.txt").write_bytes("Zoë\nand ".encode() + b"Jos\xe9")
+    (tmp_path / "a.ann").write_text("")
+    with pytest.raises(ValueError, match=r"a.txt: expected UTF-8, got 0xe9 at byte 12$"):
+        read_brat(tmp_path / "a.ann")
+
+
+def test_offsets_of_doccano_are_integers(tmp_path):
+    path = tmp_path / "all.jsonl"
+    path.write_text('{"text": "Ada", "label": [[0.0, 3.0, "P"]]}\n')
+    with pytest.raises(
+        ValueError, match="all.jsonl, line 1: expected a span .* integers, got .0.0, 3.0, 'P'"
+    ):
+        read_doccano(path)
+
+
+def test_types_without_tags_go_through_io():
+    """IO is written with tags; types alone become B-x in BIO, and I-x on the way back."""
+    rows = [["PER", "PER", "O"]]
+    (found,) = spans_from_labels(["a b c"], rows, str.split, scheme="IO")
+    assert found.spans == [(0, 3, "PER")]
+    assert columns_from_spans([found], scheme="IO").labels == ["I-PER", "I-PER", "O"]

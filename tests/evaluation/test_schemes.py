@@ -22,7 +22,7 @@ from crfbook.evaluation import (
     paired_test,
     token_accuracy,
 )
-from crfbook.evaluation.schemes import chunk_terms, faults, reading
+from crfbook.evaluation.schemes import chunk_patterns, faults, reading
 from crfbook.metrics import flat_f1_score, sequence_accuracy_score
 
 NAMES = sorted(SCHEMES)
@@ -288,6 +288,31 @@ def test_scorers_count_chunks():
         scorers.chunk_scorer("f2")(Model(), found, gold)
 
 
+@pytest.mark.parametrize("labels", [["B-X", "B_X"], ["O", "B-X", "X-I"], ["I-X", "X_B", "DET"]])
+def test_labels_joined_in_several_ways_are_refused(labels):
+    """conlleval.pl would count none of the other kind."""
+    for call in (chunks, lambda row: chunk_report([row], [row])):
+        with pytest.raises(ValueError, match="conlleval reads O, B-x, .*; join tag and type .* in one way$"):
+            call(labels)
+    for tags in (
+        ["S", "NN", "O"],
+        ["B-X", "S-X"],
+        ["DET", "B"],
+        ["S-X", "DET"],
+        ["B-X", "S"],
+        ["1-B", "1-M"],
+        ["B-B", "S-B", "DET"],
+    ):  # no scheme's, or one whose S it does not know
+        with pytest.warns(UserWarning, match="conlleval reads O"):
+            chunks(tags)
+
+
+def test_types_without_tags_come_back_with_tags():
+    assert convert_labels(["PER", "PER", "O"], "IO", "BIO") == ["B-PER", "I-PER", "O"]
+    assert convert_labels(["B-PER", "I-PER", "O"], "BIO", "IO") == ["I-PER", "I-PER", "O"]
+    assert convert_labels(["PER", "O"], "IO", "IO") == ["PER", "O"]
+
+
 # ---- masked tokens ----
 
 
@@ -313,7 +338,12 @@ def test_what_looks_like_a_mask_is_asked_about():
         token_accuracy([[1, -100, 2]], [[1, 1, 2]])
     with pytest.raises(ValueError, match="sequence 1, token 0: .* is it padding"):
         chunk_report([["B-X"], [-100]], [["B-X"], ["O"]])
-    assert token_accuracy([[-1, -100]], [[-1, 0]]) == 0.5
+    for number in (-100.0, np.float64(-100), np.float32(-100), np.int64(-100)):
+        with pytest.raises(ValueError, match="sequence 0, token 1: .* -100.*: is it padding. Write None"):
+            token_accuracy([[1, number, 2]], [[1, 1, 2]])
+    with pytest.raises(ValueError, match="sequence 0, token 1: .* -100.0: is it padding"):
+        flat_f1_score(np.array([[0.0, -100.0]]), np.array([[0.0, 1.0]]))
+    assert token_accuracy([[-1, -100]], [[-1, 0]]) == token_accuracy([[-1.0, -100.0]], [[-1.0, 0.5]]) == 0.5
     with pytest.raises(ValueError, match="sequence 0, token 1: expected a predicted label, got None"):
         chunk_report([["B-X", "O"]], [["B-X", None]])
 
@@ -321,23 +351,38 @@ def test_what_looks_like_a_mask_is_asked_about():
 # ---- probabilities of chunks ----
 
 
+def stands(row, chunk, name):
+    """Whether labels have a chunk as its scheme writes it, and no neighbour makes it longer."""
+    kind, start, stop = chunk
+    before, after = (row[t] if 0 <= t < len(row) else "O" for t in (start - 1, stop))
+    touches = name == "IOB1" and before in (f"B-{kind}", f"I-{kind}")
+    spans = [(kind, start - 1, start)] * touches + [chunk]
+    longer = after == f"I-{kind}" and not SCHEMES[name].marks_ends
+    longer |= name == "IO" and before == f"I-{kind}"
+    return list(row[start:stop]) == written(name, spans, len(row))[start:stop] and not longer
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_terms_add_up_to_the_chunk(name):
-    """Over all labellings of four tokens: p(chunk) is the share of those in which it is read."""
+def test_a_labelling_has_a_pattern_where_it_has_the_chunk(name):
+    """All labellings, also those that the scheme forbids: as strict reading, without the gaps of its IOB1."""
     names = ["O", *(f"{tag}-{kind}" for tag in SCHEMES[name].tags for kind in "XY")]
-    read, n = reading(names, name), 4 if len(names) < 8 else 3
-    rows = [row for row in itertools.product(names, repeat=n)]
-    rows = [row for row in rows if not faults([read.split(y) for y in row], read.scheme)]
-    weight = np.random.default_rng(0).random(len(rows))
+    n = 4 if len(names) < 8 else 3
+    parts = [tuple(y.partition("-")[::2]) for y in names]
     for start, stop in itertools.combinations(range(n + 1), 2):
-        want = sum(w for w, row in zip(weight, rows, strict=True) if ("X", start, stop) in chunks(row, name))
-        found = sum(
-            sign * w
-            for sign, first, labels in chunk_terms(read, ("X", start, stop), n, set(names))
-            for w, row in zip(weight, rows, strict=True)
-            if list(row[first : first + len(labels)]) == labels
-        )
-        assert found == pytest.approx(want, abs=1e-9)
+        chunk = "X", start, stop
+        patterns = chunk_patterns(SCHEMES[name], chunk, n, parts)
+        for path in itertools.product(range(len(names)), repeat=n):
+            row = [names[y] for y in path]
+            here = [all(path[t] in ids for t, ids in enumerate(sets, first)) for first, sets in patterns]
+            assert sum(here) == stands(row, chunk, name), row
+            assert name == "IOB1" or (chunk in chunks(row, name, strict=True)) == sum(here), row
+
+
+def test_a_pattern_that_lacks_a_label_is_left_out():
+    parts = [("O", ""), ("B", "X"), ("I", "X"), ("I", "Y")]
+    assert chunk_patterns(SCHEMES["BIO"], ("Y", 0, 1), 2, parts) == []
+    assert chunk_patterns(SCHEMES["IOB1"], ("Y", 1, 2), 2, parts) == [(0, [[0, 1, 2], [3]])]
+    assert chunk_patterns(SCHEMES["BIOES"], ("X", 0, 2), 2, parts) == []
 
 
 def test_iterators_and_columns_of_tables_are_read():
