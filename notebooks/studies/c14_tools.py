@@ -146,7 +146,7 @@ def of_crfpp(path):
 def of_mallet(path):
     """The same of the text beside its model: "node" or "pair", two names, weight."""
     lines = Path(f"{path}.txt").read_text(encoding="utf-8").splitlines()
-    what, first, second, w = np.array([line.split(" ") for line in lines]).T
+    what, first, second, w = np.array([line.split(" ") for line in lines], object).T
     node, w = what == "node", w.astype(float)
     (attributes, a), (labels, y) = (np.unique(x, return_inverse=True) for x in (first[node], second))
     pair = np.searchsorted(labels, first[~node]), y[~node], w[~node]
