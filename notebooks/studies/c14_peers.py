@@ -17,10 +17,11 @@ import subprocess
 import sys
 import time
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-BATCH, MOST_CELLS = 128, 20_000_000  # of layers: sentences; numbers in a table of all tokens and label pairs
+BATCH, MOST_CELLS = 128, 200_000_000  # sentences of a batch; numbers in torch-struct's tables, B T L^3
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"], "1")
 
 
@@ -111,7 +112,7 @@ def tag(tool, text, model, answer):
     found["one"] = seconds(lambda: [one(x) for x in X])
     if tool == "python-crfsuite":
         found["Viterbi"] = sum(one.__self__.set(x) or seconds(one, times=1) for x in X)
-    Path(answer).write_text(json.dumps(found), encoding="utf-8")
+    Path(answer).write_text(json.dumps(found | {"version": version(tool)}), encoding="utf-8")
 
 
 def opened(tool, path):
@@ -150,7 +151,7 @@ def layer(tool, scores, answer):
     import numpy as np
 
     log_p, step, viterbi = LAYERS[tool](**np.load(scores))
-    found = {"log p": log_p(), "pass": seconds(step), "Viterbi": seconds(viterbi)}
+    found = {"log p": log_p(), "pass": seconds(step), "Viterbi": seconds(viterbi), "version": version(tool)}
     Path(answer).write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -209,7 +210,7 @@ def of_torch_struct(node, edge, seq_ptr, labels):
     import torch
     from torch_struct import LinearChainCRF
 
-    size = int(min(BATCH, max(1, MOST_CELLS // (max(seq_ptr[1:] - seq_ptr[:-1]) * edge.size))))
+    size = int(min(BATCH, max(1, MOST_CELLS // (max(seq_ptr[1:] - seq_ptr[:-1]) * len(edge) ** 3))))
     pairs = torch.tensor(edge, dtype=torch.float32, requires_grad=True)
 
     def chain(x, mask):

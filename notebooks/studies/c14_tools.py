@@ -8,7 +8,14 @@ from its start, where it reads a text of attributes and labels; of Python from t
     dense      weights of all of them: Wapiti and CRF++ have no others
 
 **Equality first**: the weights of a tool's model enter our objective on our corpus, and a weight that is none
-of ours is an error. The reader builds programs, and names them by environment variables: see NEEDS.
+of ours is an error.
+
+Programs that the reader builds, and packages in another Python, are named by environment variables:
+
+    CRFBOOK_WAPITI          the program wapiti 1.5.0
+    CRFBOOK_CRFPP           the folder of crf_learn and crf_test 0.59 (default: PATH)
+    MALLET_CLASSPATH        classes and lib/*.jar of MALLET 2.0.8, compiled; java and javac stand on PATH
+    CRFBOOK_PEERS_PYTHON    a Python from 3.11 on that has what this one lacks: chaine, torch and its layers
 """
 
 import atexit
@@ -44,6 +51,7 @@ U18:%m[0,0,".{1,4}$"]\nU19:%m[-1,0,".{1,2}$"]\nU20:%m[1,0,".{1,2}$"]"""
 CORPORA = {"chunking": "chunking", "names": "ner", "ewt": "ewt", "joint": "joint"}  # tasks of work.py
 C2, GOALS = 1.0, (1e-2, 1e-3, 1e-4)  # the penalty; goals above the optimum, relative
 LIMIT, FEW = 600, 2  # CPU seconds of a training; iterations of one for its weights alone
+LAYERS, MOST_LABELS = 500, 100  # sentences of layers; labels of torch-struct, whose tables have L^3 numbers
 SETS = "observed", "dense"
 HERE = Path(__file__).parent
 
@@ -175,41 +183,37 @@ def in_our_order(here, features, attributes, labels, node, edge):
 PYTHON = ("crfbook", "python-crfsuite", "sklearn-crfsuite", "chaine"), ("pytorch-crf", "torch-struct")
 MODULES = "crfbook", "pycrfsuite", "sklearn_crfsuite", "chaine", "torchcrf", "torch_struct"
 MODULES = dict(zip(sum(PYTHON, ()), MODULES, strict=True))
-NEEDS = {
-    "Wapiti": "the program wapiti, which CRFBOOK_WAPITI names",
-    "CRF++": "crf_learn and crf_test in the folder that CRFBOOK_CRFPP names, or on PATH",
-    "MALLET": "a JDK on PATH, and MALLET 2.0.8 in MALLET_CLASSPATH: its classes, compiled, and lib/*.jar",
-}
+NAMED_BY = {"Wapiti": "CRFBOOK_WAPITI", "CRF++": "CRFBOOK_CRFPP", "MALLET": "MALLET_CLASSPATH"}
 
 
 @cache
 def program(tool):
     """Where a tool is: a path; of MALLET a class path that includes MalletChain; None: nowhere."""
+    named = os.environ.get(NAMED_BY.get(tool, "CRFBOOK_PEERS_PYTHON"))
     if tool == "Wapiti":
-        return shutil.which(os.environ.get("CRFBOOK_WAPITI", ""))
+        return shutil.which(named or "")
     if tool == "CRF++":
-        return shutil.which("crf_learn", path=os.environ.get("CRFBOOK_CRFPP"))
+        return shutil.which("crf_learn", path=named)
     if tool == "MALLET":
-        folder, classes = new_folder(), os.environ.get("MALLET_CLASSPATH")
-        if not (classes and shutil.which("java") and shutil.which("javac")):
+        if not (named and shutil.which("java") and shutil.which("javac")):
             return None
-        command = "javac", "-nowarn", "-cp", classes, "-d", folder, HERE / "MalletChain.java"
+        folder = new_folder()
+        command = "javac", "-nowarn", "-cp", named, "-d", folder, HERE / "MalletChain.java"
         subprocess.run(command, check=True, capture_output=True)
-        return f"{folder}{os.pathsep}{classes}"
-    for python in filter(None, (sys.executable, os.environ.get("CRFBOOK_PEERS_PYTHON"))):
+        return f"{folder}{os.pathsep}{named}"
+    for python in filter(None, (sys.executable, named)):
         if not subprocess.run([python, "-c", f"import {MODULES[tool]}"], capture_output=True).returncode:
             return python
     return None
 
 
 def there(names):
-    """Those that can be run; a line says what each of the others needs."""
+    """Those that can be run; a line for each of the others."""
     for tool in names:
         if program(tool):
             yield tool
         else:
-            need = NEEDS.get(tool, "this Python, or the one that CRFBOOK_PEERS_PYTHON names, to have it")
-            print(f"{tool}: left out. It needs {need}")
+            print(f"{tool}: left out; {NAMED_BY.get(tool, 'CRFBOOK_PEERS_PYTHON')} may say where it is")
 
 
 def python(tool, what, *more):
@@ -218,7 +222,7 @@ def python(tool, what, *more):
 
 def mallet(*more):
     machine = "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1", "-Xmx6g", "-Dfile.encoding=UTF-8"
-    return "java", *machine, "-cp", program("MALLET"), "MalletChain", *more
+    return "java", *machine, "-cp", program("MALLET"), *more
 
 
 def train_python(tool, here, model, which, stop):
@@ -234,6 +238,10 @@ def train_wapiti(here, model, which, stop):  # it counts errors in each iteratio
     return program("Wapiti"), "train", *penalty, *stops, here.folder / "train", model
 
 
+def tag_wapiti(text, model, out):
+    return program("Wapiti"), "label", "-l", "-m", model, text, out
+
+
 def train_crfpp(here, model, which, stop):
     stops = {"own": (), "none": ("-e", 1e-12)}.get(stop, ("-m", stop))
     texts = here.folder / "template", here.folder / "train"
@@ -246,7 +254,12 @@ def tag_crfpp(text, model, out):
 
 def train_mallet(here, model, which, stop):
     stops = {"own": (1e-4, 10**6), "none": (0, 10**6)}.get(stop, (1e-4, stop))
-    return mallet("train", here.folder / "train", model, 1 / (2 * C2), which, *stops)
+    return mallet("MalletChain", here.folder / "train", model, 1 / (2 * C2), *stops)
+
+
+def tag_mallet(text, model, out):
+    tagger = mallet("cc.mallet.fst.SimpleTagger", "--model-file", model, text)
+    return "sh", "-c", 'out="$0"; exec "$@" >"$out"', out, *tagger
 
 
 class Tool(NamedTuple):
@@ -260,12 +273,10 @@ class Tool(NamedTuple):
 
 
 TOOLS = {x: Tool(partial(train_python, x), partial(python, x, "tag"), of_python) for x in PYTHON[0]}
-TOOLS["Wapiti"] = Tool(
-    train_wapiti, lambda text, model, out: (program("Wapiti"), "label", "-l", "-m", model, text, out),
-    of_wapiti, r" obj=(\S+)", ("dense",),
-)  # fmt: skip
+TOOLS |= {x: TOOLS[x]._replace(sets=("observed",)) for x in PYTHON[0][2:]}  # CRFsuite in other clothes
+TOOLS["Wapiti"] = Tool(train_wapiti, tag_wapiti, of_wapiti, r" obj=(\S+)", ("dense",))
 TOOLS["CRF++"] = Tool(train_crfpp, tag_crfpp, of_crfpp, r" obj=(\S+)", ("dense",))
-TOOLS["MALLET"] = Tool(train_mallet, partial(mallet, "tag"), of_mallet, r"evaluation (\S+)", ("observed",))
+TOOLS["MALLET"] = Tool(train_mallet, tag_mallet, of_mallet, r"evaluation (\S+)", ("observed",))
 
 
 def seen(command, **options):
@@ -344,20 +355,25 @@ def tagging(here, its, model, done):
         found = {"start": spent[0], "whole": spent[1] - spent[0], "labels": labels}
     score = here.work.scores({"test": found["labels"]})["test"] if done else ""
     speeds = {f"sentences/s, {x}": n / found[x] if x in found else "" for x in ("whole", "one", "Viterbi")}
-    return {here.work.task.measure: score, "first answer": found["start"], **speeds}
+    return {
+        "version": found.get("version", ""),
+        here.work.task.measure: score,
+        "first answer": found["start"],
+        **speeds,
+    }
 
 
 def layer_row(process, tool, corpus, n_sentences):
     """log p of random scores, and tokens per CPU second: of it with its gradient, of Viterbi."""
     here, rng = ready(corpus, n_sentences), np.random.default_rng(0)
-    text, n = here.work.corpus, here.work.features.n_labels
-    given = {"node": rng.normal(size=(text.n_tokens, n)), "edge": rng.normal(size=(n, n))}
+    ptr, n = here.work.corpus.seq_ptr[: LAYERS + 1], here.work.features.n_labels
+    given = {"node": rng.normal(size=(ptr[-1], n)), "edge": rng.normal(size=(n, n)), "seq_ptr": ptr}
     scores, out = here.folder / "scores.npz", here.folder / "answer"
-    np.savez(scores, **given, seq_ptr=text.seq_ptr, labels=text.labels.astype(np.int64))
+    np.savez(scores, **given, labels=here.work.corpus.labels[: ptr[-1]].astype(np.int64))
     peak = seen(python(tool, "layer", scores, out))["MB"]
     found = json.loads(out.read_text(encoding="utf-8"))
-    speeds = {f"tokens/s, {x}": text.n_tokens / found[x] for x in ("pass", "Viterbi")}
-    return {"log p": f"{found['log p']:.6f}", **speeds, "MB": peak}
+    speeds = {f"tokens/s, {x}": ptr[-1] / found[x] for x in ("pass", "Viterbi")}
+    return {"version": found["version"], "log p": f"{found['log p']:.6f}", **speeds, "MB": peak}
 
 
 FILES = "14_optimum_{}.csv", "14_layers_{}.csv", "14_tools_{}.csv"
@@ -369,9 +385,11 @@ def tools(corpus, n_sentences=None, processes=3, limit=LIMIT, sets=SETS, names=t
     data, options = [dataset(CORPORA[corpus])], {"corpus": corpus, "n_sentences": n_sentences}
     optima, layers, rows = (name.format(corpus) for name in FILES)
     jobs = [({"features": x}, partial(in_own_process, optimum, corpus, x, n_sentences)) for x in sets]
-    best = {row["features"]: float(row["optimum"]) for row in (yield optima, jobs, data)}
+    found = yield optima, jobs, data
+    best = {row["features"]: float(row["optimum"]) for row in found}
+    few = int(found[0]["labels"]) <= MOST_LABELS
     rounds = range(1, processes + 1)
-    keys = cells(process=rounds, tool=there(("crfbook", *PYTHON[1])))
+    keys = cells(process=rounds, tool=there(("crfbook", *PYTHON[1][: 1 + few])))
     yield layers, each(rounded(layer_row), keys, **options), data
     keys = cells(process=rounds, features=sets, tool=there(names))  # at the end: hours that resume
     keys = [key for key in keys if key["features"] in TOOLS[key["tool"]].sets]
