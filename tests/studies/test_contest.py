@@ -22,7 +22,7 @@ def made(n, seed):
     return [[{"w": w} for w in row] for row in rows], [[WORDS[w] for w in row] for row in rows]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def corpus():
     return {"made": (*made(40, 0), *made(30, 1))}
 
@@ -80,7 +80,7 @@ class Seeded(Constant):
         return super().fit(X, y, "B-PER" if self.seed else "O")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def found(corpus):
     return compete({"O": Constant(), "CRF": CRF(c2=0.1), "seeded": Seeded}, corpus, processes=2)
 
