@@ -183,6 +183,9 @@ def summary_rows(task, rows, best, n_sentences):
     arm at any look, or `lowest`. p : the largest of the processes; Holm's correction is for all arms.
     """
     seen, problems = {}, {arm: problem(arm, setting) for arm, (setting, _) in best.items()}
+    rows = [
+        row for row in rows if row["setting"] == best[row["arm"]][1]["setting"]
+    ]  # tuned again, others may be
     ends = {arm: [row for row in rows if row["arm"] == arm and row["status"]] for arm in best}
     for row in rows:
         if problems[row["arm"]][0] == "log":
@@ -229,8 +232,11 @@ def algorithms(task, arms=tuple(ARMS), processes=PROCESSES, n_sentences=None):
         (key, partial(row, arm=key["arm"], setting=grids[key["arm"]][key["setting"]], **few)) for key in keys
     ]
     best = chosen((yield f"14_tuning_{task}.csv", jobs, data))
-    keys = cells(process=range(processes), arm=best)
-    jobs = [(key, partial(curve_rows, setting=best[key["arm"]][0], **key, **few)) for key in keys]
+    keys = [
+        {**key, "setting": best[key["arm"]][1]["setting"]}
+        for key in cells(process=range(processes), arm=best)
+    ]
+    jobs = [(key, partial(curve_rows, **key | few | {"setting": best[key["arm"]][0]})) for key in keys]
     rows = yield f"14_curves_{task}.csv", jobs, data
     jobs = [({}, partial(rounded(summary_rows), rows=rows, best=best, **few))]
     yield f"14_algorithms_{task}.csv", jobs, data

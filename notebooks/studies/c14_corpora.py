@@ -6,6 +6,7 @@ the first sentences are learnt from, as many as keep an evaluation within CELLS.
 """
 
 from functools import cache, partial
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -19,10 +20,9 @@ from .c10 import LETTERS, WORDS
 from .c14_memory import settled
 from .c14_wild import SIDES
 from .claims.judge import slope
-from .crfsuite import reached
 from .harness import clocked, follow, in_own_process, own_peak_mb, quiet, race, race_processes, study, timed
 from .records import RESULTS, cells, each, read_record, rounded
-from .work import TEST, Task, encode, load, load_dataset
+from .work import TEST, Task, dataset, encode, load, load_dataset
 
 CORPORA = {
     "Dutch names": Task("conll2002", "ned", "s3", TEST), "WNUT-17": Task("wnut17", "ner", "ner", TEST),
@@ -40,12 +40,11 @@ PROCESSES, WARM = 3, 60  # for each row; sentences of a first training
 @cache
 def work_of(name, most):
     """`Work` of one of CORPORA."""
-    task, n, labels = CORPORA[name], 0, set()
+    task, labels = CORPORA[name], set()
     data = load_dataset(task.dataset, task.task)
-    ends = data.train.seq_ptr.tolist()
     for n, sentence in enumerate(data.train.labels_by_sequence(), 1):
         labels.update(sentence)
-        if ends[n] * len(labels) ** 2 > most:
+        if data.train.seq_ptr[n] * len(labels) ** 2 > most:
             break
     return encode(task, task.template, data.train.head(n), {"test": data.test})
 
@@ -69,25 +68,24 @@ def one_side(tool, name, most):
     (X, y), new = crfsuite.sentences(setup, numbers=True), crfsuite.attribute_numbers(setup.held)
     with quiet():
         learn(X[:WARM], y[:WARM])[1](X[:WARM])  # kernels
-        before = settled()
-        (path, tag), spent = clocked(learn, X, y)
+        before, ((path, tag), spent) = settled(), clocked(learn, X, y)
         added, (labels, tagging) = own_peak_mb() - before, timed(tag, new)
     sizes = {"sentences": len(X), "tokens": setup.corpus.n_tokens, "labels": len(setup.encoder.labels_)}
     found = {"score": setup.scores({"test": labels})["test"], "tagged": setup.held.n_tokens / tagging}
-    return {**spent, **found, "MB": added, "path": path, "sizes": sizes}
+    return spent | found | {"MB": added, "path": path, "sizes": sizes}
 
 
 def tool_rows(corpus, repeats, most):
     """A row for each tool, medians of processes; its seconds are those of its own clock."""
-    runs = {tool: (tool, corpus, most) for tool in TOOLS}
-    _, done = race_processes(one_side, runs, repeats, False)
+    _, done = race_processes(one_side, {tool: (tool, corpus, most) for tool in TOOLS}, repeats, False)
     best, rows = min(run["path"][-1][1] for some in done.values() for run in some), []
     for tool, some in done.items():
-        sizes, path, ends = some[0]["sizes"], some[0]["path"], [run["path"][-1][0] for run in some]
-        to = {f"s to {gap:g}": median(reached(run["path"], best * (1 + gap)) for run in some) for gap in GAPS}
+        path, ends = some[0]["path"], [run["path"][-1][0] for run in some]
+        when = {gap: [crfsuite.reached(run["path"], best * (1 + gap)) for run in some] for gap in GAPS}
+        to = {f"s to {gap:g}": median(seconds) for gap, seconds in when.items()}
         rows.append({
-            "tool": tool, **sizes, **to, "s to its stop": median(ends), "least": min(ends), "most": max(ends),
-            "iterations": len(path), "objective": f"{path[-1][1]:.10g}",
+            "tool": tool, **some[0]["sizes"], **to, "s to its stop": median(ends), "least": min(ends),
+            "most": max(ends), "iterations": len(path), "objective": f"{path[-1][1]:.10g}",
             "gap there": path[-1][1] / best - 1.0, "measure": CORPORA[corpus].measure,
             "score": some[0]["score"], "MB added": median(run["MB"] for run in some),
             "tokens tagged a second": median(run["tagged"] for run in some),
@@ -112,7 +110,7 @@ SIZES = {
 
 
 def grown(n_labels, n_attrs, seed, n_tokens=20_000):
-    """A corpus of sentences of 20 tokens: a label has seven successors, an attribute stands with three labels."""
+    """A corpus, 20 tokens a sentence: a label has seven successors, an attribute stands with three labels."""
     rng, y = np.random.default_rng([n_labels, n_attrs, seed]), np.zeros(n_tokens, int)
     for t, step in enumerate(rng.integers(0, 7, n_tokens - 1), 1):
         y[t] = (3 * y[t - 1] + step) % n_labels
@@ -125,16 +123,15 @@ def grown(n_labels, n_attrs, seed, n_tokens=20_000):
 
 def evaluations(axis, size, process):
     """In a process of its own: CPU us a token of an objective and its gradient, by both tools."""
-    sizes = {"L": (size, 10), "A": (20, size)}
-    corpus = load("chunking", n_sentences=size).corpus if axis == "N" else grown(*sizes[axis], process)
-    L, A = int(corpus.labels.max()) + 1, int(corpus.attr_idx.max()) + 1
-    features = observed(corpus, L, A, 1)
+    n_labels, n_attrs = (size, 10) if axis == "L" else (20, size)
+    corpus = load("chunking", n_sentences=size).corpus if axis == "N" else grown(n_labels, n_attrs, process)
+    features = observed(corpus, int(corpus.labels.max()) + 1, int(corpus.attr_idx.max()) + 1, 1)
     peer = crfsuite.trainer(crfsuite.attribute_numbers(corpus), crfsuite.label_numbers(corpus), c2=C2)
     with never_tiny():
         w = np.random.default_rng(0).normal(scale=0.1, size=features.n_features)
         mine = race({"ours": partial(Objective(corpus, features, c2=C2), w)}, 5)["ours"].median_cpu
-    us = {"crfbook": mine, "CRFsuite": crfsuite.seconds_per_evaluation(peer)}
-    return {"tokens": corpus.n_tokens, **{tool: 1e6 * s / corpus.n_tokens for tool, s in us.items()}}
+    us, theirs = 1e6 / corpus.n_tokens, crfsuite.seconds_per_evaluation(peer)
+    return {"tokens": corpus.n_tokens, "crfbook": us * mine, "CRFsuite": us * theirs}
 
 
 def growth_row(axis, size, process):
@@ -146,15 +143,13 @@ def exponent_rows(rows):
     the larger half. Each size of 14_growth.csv has processes of its own; the older records have one.
     """
     series = {}
-    for row in rows:
-        for tool in ("crfbook", "CRFsuite"):
-            whole = float(row["tokens"]) if row["axis"] == "N" else 1.0
-            point = float(row["size"]), whole * float(row[tool])
-            series.setdefault(("14_growth", row["axis"], f"evaluation, {tool}"), []).append(point)
+    for row, tool in product(rows, ("crfbook", "CRFsuite")):
+        point = float(row["size"]), float(row[tool]) * (float(row["tokens"]) if row["axis"] == "N" else 1.0)
+        series.setdefault(("14_growth", row["axis"], f"evaluation, {tool}"), []).append(point)
     for name, what in (("10_growth", "form"), ("11_growth", "decoder")):
         for row in read_record(RESULTS / f"{name}.csv")[1]:
-            point = float(row["labels"]), float(row["us a token"])
-            series.setdefault((name, "L", row[what]), []).append(point)
+            points = series.setdefault((name, "L", row[what]), [])
+            points.append((float(row["labels"]), float(row["us a token"])))
     found = []
     for (record, axis, what), points in series.items():
         for least in (0.0, median(x for x, _ in points)):
@@ -169,5 +164,5 @@ def exponent_rows(rows):
 def evaluation_growth(sizes=SIZES, processes=PROCESSES):
     """An evaluation against sentences, labels and attributes a token, with exponents; ten minutes."""
     keys = [{"process": n, "axis": a, "size": s} for n in range(processes) for a in sizes for s in sizes[a]]
-    rows = yield "14_growth.csv", each(rounded(growth_row), keys), [load_dataset("conll2000", "chunking")]
+    rows = yield "14_growth.csv", each(rounded(growth_row), keys), [dataset("chunking")]
     yield "14_exponents.csv", [({}, partial(rounded(exponent_rows), rows=rows))], []

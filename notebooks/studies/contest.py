@@ -98,10 +98,9 @@ class Command:
                 out.write("\n")
         words = [word.format(**files) for word in shlex.split(line)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode == -signal.SIGXCPU:
-            raise KeyboardInterrupt
         if done.returncode:
-            raise RuntimeError(f"{words[0]}: {done.stderr.strip()[-200:] or done.returncode}")
+            why = f"{words[0]}: {done.stderr.strip()[-200:] or done.returncode}"
+            raise KeyboardInterrupt if done.returncode == -signal.SIGXCPU else RuntimeError(why)
         return done.stdout
 
 
@@ -149,8 +148,7 @@ def _learn(pipe, tagger, seed, X, y, new, seconds):
             model.fit(X, y)
             status, found["CPU s"] = "stopped by the budget" if rung else "ended", _spent() - clock
             labels = list(map(list, model.predict(new)))
-            found["tagging CPU s"] = _spent() - clock - found["CPU s"]
-            found["MB added"] = own_peak_mb() - before
+            found |= {"tagging CPU s": _spent() - clock - found["CPU s"], "MB added": own_peak_mb() - before}
     except KeyboardInterrupt:
         status, found["CPU s"] = f"not ended in {seconds:g} CPU s", _spent() - clock
     except Exception as error:  # of a tagger, which is anybody's
@@ -220,12 +218,12 @@ class Contest:
 
         from crfbook.plotting.style import COLOURS, MARKERS, plain
 
-        options = {"figsize": (7.5, 3.1), "layout": "constrained", "squeeze": False}
-        figure, panels = plt.subplots(1, len(self.corpora), **options)
+        figure, panels = plt.subplots(1, len(self.corpora), figsize=(7.5, 3.1), layout="tight", squeeze=False)
         of_corpora = pd.DataFrame(self.rows).groupby("corpus", sort=False)
         for ax, (corpus, rows) in zip(panels[0], of_corpora, strict=True):
-            for k, (name, runs) in enumerate(rows.groupby("tagger", sort=False)):
-                ax.plot(runs["CPU s"], runs["score"], MARKERS[k % 8], color=COLOURS[k % 8], label=name)
+            for k, (name, of) in enumerate(rows.groupby("tagger", sort=False)):
+                seen = of["CPU s"].clip(0.01), of["score"]  # the clock's step; 0 has no place on this axis
+                ax.plot(*seen, MARKERS[k % 8], color=COLOURS[k % 8], label=name)
             score = f"{self.corpora[corpus].metric} (%)"
             ax.set(xscale="log", xlabel="CPU seconds of training", ylabel=score, title=corpus)
             plain(ax)
@@ -234,8 +232,8 @@ class Contest:
 
     def record(self, path):
         """Write the rows under a header of commit, versions and data. Returns the path."""
-        data = [one for of in self.corpora.values() for one in of.data]
-        return write_record(path, self.rows, seconds=self.seconds, datasets=data)
+        data = {"datasets": [one for of in self.corpora.values() for one in of.data]}
+        return write_record(path, self.rows, seconds=self.seconds, **data)
 
 
 def compete(taggers, corpora, seconds=60, processes=3):
@@ -243,8 +241,7 @@ def compete(taggers, corpora, seconds=60, processes=3):
     0, 1, ..., in turn with the others, in at most so many CPU seconds (a whole number). A kernel that is new
     to a machine compiles inside the clock of the first process; medians leave it out.
     """
-    named = corpora if isinstance(corpora, dict) else {name: texts(name) for name in corpora}
-    corpora = {name: Texts(*of) for name, of in named.items()}
+    corpora = {name: Texts(*corpora[name]) if isinstance(corpora, dict) else texts(name) for name in corpora}
     clock, rows, said = time.perf_counter(), [], {}
     for corpus, seed, name in itertools.product(corpora, range(processes), taggers):
         of, score = corpora[corpus], math.nan

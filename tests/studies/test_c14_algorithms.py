@@ -81,7 +81,7 @@ def test_the_summary_holds_objectives_against_the_lowest(monkeypatch):
     same = {"iteration": "3", "certified": "", "not 0": "7", "test": "50", "p": ""}
 
     def row(arm, process, cpu, objective, status="converged", p=""):
-        about = {"process": process, "arm": arm, "CPU s": cpu, "objective": objective}
+        about = {"process": process, "arm": arm, "setting": "c2 = 0.5", "CPU s": cpu, "objective": objective}
         return {**about, **same, "status": status, "p": p}
 
     rows = [row("L-BFGS", n, cpu, "100") for n, cpu in enumerate("132")]
@@ -91,6 +91,7 @@ def test_the_summary_holds_objectives_against_the_lowest(monkeypatch):
         arm: ({"c2": 0.5}, {"setting": "c2 = 0.5", "tenth": "1", "MB added": "2"})
         for arm in ("L-BFGS", "SAG", "exp loss")
     }
+    rows.append(row("SAG", 0, "9", "1") | {"setting": "c2 = 2"})  # of a tuning before this one
     first, second, third = summary_rows("chunking", rows, best, None)
     assert (first["CPU s"], first["least CPU s"], first["most CPU s"]) == (2.0, 1.0, 3.0)
     assert first["gap"] == f"{100 / 98.01 - 1:.2g}" and second["gap"] == f"{110 / 98.01 - 1:.2g}"
