@@ -56,6 +56,7 @@ TASKS = {
     "wnut17": Task("wnut17", "ner", "ner", DEV_TEST),
     "conll2003": Task("conll2003", "ner", "ner", TWO_TESTS),
     "nettalk": Task("nettalk", "phonemes", "letter_tests", TEST, "accuracy"),
+    "ewt": Task("ud-english-ewt", "upos", "pos", DEV_TEST, "accuracy"),
 }
 
 
