@@ -5,7 +5,7 @@
     python -m studies loss-table-ner                      # a table: its records in results/
 
 `harness` declares, times, judges and records a study, `work` loads what it works on, `crfsuite` trains the
-peer; cNN.py, and cNN_part.py, have the studies of chapter NN.
+peer; cNN.py, and cNN_part.py, have the studies of chapter NN; `contest` sets anybody's taggers side by side.
 Only chapters, tools and tests import this.
 """
 

@@ -288,6 +288,10 @@ def test_all_means_the_timings(toys, monkeypatch, capsys):
     assert ran == [name for name, one in toys.items() if one.timed]
 
 
+# a study may be older than its chapter: then it has no record yet
+CHAPTERS = {path.name[:2] for path in RESULTS.parent.glob("[0-9]*.ipynb")}
+
+
 def test_every_record_has_a_study_or_a_cell_that_writes_it():
     written = {name for one in studies.studies().values() for name in one.files}
     cells = "".join(path.read_text() for path in RESULTS.parent.glob("*.ipynb"))
@@ -296,12 +300,13 @@ def test_every_record_has_a_study_or_a_cell_that_writes_it():
     parts = "path", "selection", "sbcd", "best"  # of text that nobody may pass on
     unmade = {f"09_{part}_conll2003.csv" for part in parts}
     unmade |= {"14_wild_fewnerd.csv"}  # hours of CRFsuite's
-    assert written - unmade <= {path.name for path in RESULTS.glob("*.csv")}
+    asked = {name for name in written - unmade if name[:2] in CHAPTERS}
+    assert asked <= {path.name for path in RESULTS.glob("*.csv")}
 
 
 def test_make_paper_runs_every_table_and_sees_which_record_is_old(tmp_path):
     tables = [one for one in studies.studies().values() if one.files and not one.timed]
-    for one in tables:
+    for one in (one for one in tables if one.chapter in CHAPTERS):
         (chapter,) = RESULTS.parent.glob(f"{one.chapter}_*.ipynb")
         assert f'\\"{one.name}\\"' in chapter.read_text(), one.name
     names = {"04_pos.csv": 50, "04_variance_pos.csv": 200, "04_ner.csv": 200, "04_peer_ner.csv": 99}

@@ -66,7 +66,7 @@ def test_every_task_can_be_loaded(task):
 
 
 def test_another_task_is_refused():
-    with pytest.raises(ValueError, match="work: expected chunking, .* or nettalk, got 'chunks'"):
+    with pytest.raises(ValueError, match="work: expected chunking, .* or ewt, got 'chunks'"):
         work.load("chunks")
 
 

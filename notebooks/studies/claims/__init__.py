@@ -1,7 +1,8 @@
 """What each paper claims, beside what the records say: `claims("jeong2009")`, a table for its last chapter.
 
 Numbers of ours come from the records alone, each with its error: half of a 95 % interval, of random subsets,
-of repeats or of a paired test. `print(VERDICTS)` says what a verdict means.
+of repeats or of a paired test. `print(VERDICTS)` says what a verdict means. ledger.py has all of them on one
+page, and errors of the papers.
 """
 
 from importlib import import_module
