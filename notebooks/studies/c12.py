@@ -182,6 +182,11 @@ class Task:
         """The first CRF of a cascade, which all of them share."""
         return self.chain(self.marked[0], "pos")
 
+    @cached_property
+    def told(self):
+        """The second CRF, which learns from the tags of the file: that of CRF+CRF, and of Brill+CRF."""
+        return self.chain(self.marked[0], "chunk", pos=True)
+
     def chain(self, columns, labels, pos=False):
         """A linear-chain CRF trained on columns. labels : the name of a column, or a list of labels; pos: may
         it read the column of that name?
@@ -218,7 +223,7 @@ def cascade(task, tags=None):
     train, test = task.marked
     train = train if tags is None else with_column(train, "pos", tags)
     pos = task.tagger.model.predict(test)
-    second = task.chain(train, "chunk", pos=True)
+    second = task.told if tags is None else task.chain(train, "chunk", pos=True)
     return Labelled(pos, second.model.predict(with_column(test, "pos", pos)), [task.tagger, second])
 
 
@@ -242,9 +247,7 @@ def jackknifed_cascade(task):
 
 def brill(task):
     """Brill+CRF: chunks from the tags of the file, in training and test."""
-    train, test = task.marked
-    second = task.chain(train, "chunk", pos=True)
-    return Labelled(None, second.model.predict(test), [second])
+    return Labelled(None, task.told.model.predict(task.marked[1]), [task.told])
 
 
 def independent(task):
