@@ -1,8 +1,9 @@
 """Chapter 05: online and stochastic learners, boosting, the fastest way to an optimum; Table 3.
 
 The table is that of Altun, Johnson and Hofmann (2003), perceptron and boosting, with their descendants PA and
-AROW. As in c04.py, the one number that an online learner needs, its epochs, is chosen on a tenth of the
-training data, and then the whole training part, and prefixes of it, are learnt from. Boosting gets CPU time;
+AROW. As in c04.py, the numbers that a learner needs (epochs, PA's price of slack, AROW's gamma, the variance
+of the log loss) are those that are best on a tenth of the training data, along half decades until the best is
+inside; then the whole training part, and prefixes of it, are learnt from. Boosting gets CPU time;
 another record follows it round by round, with its three bounds and without the longest sentences. Paired
 tests are those against the averaged perceptron.
 """
@@ -20,9 +21,9 @@ from crfbook.learners.boosting import boost
 from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
-from .c04 import SIZES, TEMPLATES, fit_loss, row_of
+from .c04 import HALF_DECADES, SIZES, TEMPLATES, fit_loss, row_of
 from .harness import Clocked, Row, at, cpu_row, follow, race, study
-from .records import cells, each
+from .records import RESULTS, cells, each, read_record
 from .work import dataset, descend, load, set_up
 
 # ---- an epoch beside CRFsuite's ----
@@ -182,7 +183,7 @@ LEARNERS = {
 }  # fmt: skip
 CHOICES = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)  # epochs
 BASE = "averaged perceptron"  # of the paired tests
-VARIANCE = {"s1": 10.0, "s2": 1.0, "s3": 1.0}  # of the log loss on names, as 04_variance_ner.csv chose
+TUNED = {"passive-aggressive": "c", "AROW": "gamma"}  # the number that a learner needs beside its epochs
 FOLLOWED = (  # template, bound, words of the longest training sentence that is kept (None: all are), rounds
     ("s1", "split", None, 50_000), ("s2", "split", None, 12_000), ("s3", "split", None, 12_000),
     ("s2", "split", 60, 5_000), ("s2", "global", None, 7_000), ("s2", "instance", None, 7_000),
@@ -198,20 +199,48 @@ def fit_learner(setup, learner, iterations, look=None, **options):
     return follow(fit, max_iterations=iterations, look=look)
 
 
-def epochs_row(task, template, learner):
-    """Scores on a tenth of the training data after each of `CHOICES`; the best (the smallest of equals)."""
-    setup = set_up(task, template, held_out=True)
-    look, found = at(CHOICES, lambda step, w, _: (step.iteration, round(setup.scores(w)["tenth"], 2)))
-    fit_learner(setup, LEARNERS[learner], CHOICES[-1], look)
-    best = max(found := dict(found), key=lambda n: (found[n], -n))
-    return {**{str(n): f"{found[n]:.2f}" if n in found else "" for n in CHOICES}, "chosen": best}
+def log_variances(task):
+    """{template: variance of the log loss on all sentences}, as chapter 04 chose them."""
+    rows = [row for row in read_record(RESULTS / f"04_variance_{task}.csv")[1] if row["loss"] == "log"]
+    return {row["template"]: float(row["chosen"]) for row in reversed(rows)}  # all sentences come first
+
+
+def epochs_rows(task, template, learner):
+    """Scores on a tenth of the training data after each of `CHOICES`; chosen: the best (smallest of equals).
+
+    A row for each value of the number in `TUNED`: from 1 on along half decades, up or down, until the best
+    one lies inside; used: it is the best one.
+    """
+    setup, rows = set_up(task, template, held_out=True), {}
+
+    def try_out(value):
+        look, found = at(CHOICES, lambda step, w, _: (step.iteration, round(setup.scores(w)["tenth"], 2)))
+        options = {TUNED[learner]: value} if learner in TUNED else {}
+        fit_learner(setup, LEARNERS[learner], CHOICES[-1], look, **options)
+        best = max(found := dict(found), key=lambda n: (found[n], -n))
+        scores = {str(n): f"{found[n]:.2f}" if n in found else "" for n in CHOICES}
+        rows[value] = found[best], {"value": f"{value:g}", **scores, "chosen": best}
+
+    new = HALF_DECADES.index(1.0)
+    while new is not None:
+        try_out(HALF_DECADES[new])
+        best, tried = HALF_DECADES.index(best_of(rows)), list(map(HALF_DECADES.index, rows))
+        outwards = best + 1 if best == max(tried) else best - 1
+        new = outwards if learner in TUNED and best in (min(tried), max(tried)) else None
+    used = best_of(rows)
+    return [{**rows[value][1], "used": value == used} for value in sorted(rows)]
+
+
+def best_of(rows):
+    """The value with the best score, the one tried first of equals. rows : {value: (score, row)}"""
+    return max(rows, key=lambda value: rows[value][0])
 
 
 @cache
 def base_labels(task, template, n_sentences=None, iterations=None):
     """{part: labels} of the averaged perceptron; iterations: None: as many epochs as Table 3 would choose."""
     setup = set_up(task, template, n_sentences)
-    epochs = iterations or epochs_row(task, template, BASE)["chosen"]
+    epochs = iterations or epochs_rows(task, template, BASE)[0]["chosen"]
     return labels_of(setup, fit_learner(setup, LEARNERS[BASE], epochs).result.w)
 
 
@@ -228,33 +257,36 @@ def p_values(setup, base, w):
     return p
 
 
-def learner_row(task, template, learner, n_sentences, iterations, base_epochs):
+def learner_row(task, template, learner, n_sentences, iterations, value, base_epochs):
     """A row of Table 3, or a point of a learning curve: scores after so many epochs, or of the log loss at
-    its end (iterations None), with tests against the averaged perceptron.
+    its end (iterations None), with tests against the averaged perceptron. value : see `TUNED`; the variance.
     """
     setup, base = set_up(task, template, n_sentences), base_labels(task, template, n_sentences, base_epochs)
     if iterations is None:
-        found, seconds = fit_loss(setup, "log", VARIANCE[template])
+        found, seconds = fit_loss(setup, "log", value)
     else:
-        found, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations)
-    more = {"iterations": found.n_iter, "status": found.status, **p_values(setup, base, found.w)}
-    return row_of(setup, found.w, seconds, **more)
+        options = {TUNED[learner]: value} if learner in TUNED else {}
+        found, seconds, _ = fit_learner(setup, LEARNERS[learner], iterations, **options)
+    more = {"value": f"{value:g}", "iterations": found.n_iter, "status": found.status}
+    return row_of(setup, found.w, seconds, **more, **p_values(setup, base, found.w))
 
 
 @study("05_epochs_{}.csv", "05_{}.csv", of=("ner",), frozen=("perceptron", "pa", "arow", "lbfgs"))
 def learner_table(task):
-    """Online learners of Table 3 with learning curves, epochs chosen before; the log loss; ten minutes."""
+    """Online learners of Table 3 with learning curves, epochs chosen before; the log loss; two hours."""
     data = [dataset(task)]
     keys = [{"template": template, "learner": name} for name in LEARNERS for template in TEMPLATES[task]]
-    rows = yield f"05_epochs_{task}.csv", each(epochs_row, keys, task=task), data
-    best = {(row["template"], row["learner"]): int(row["chosen"]) for row in rows}
+    rows = yield f"05_epochs_{task}.csv", each(epochs_rows, keys, task=task), data
+    best = {(row["template"], row["learner"]): (int(row["chosen"]), float(row["value"]))
+            for row in rows if row["used"] == "True"}  # fmt: skip
+    variances = log_variances(task)
     # the paper's table, then the learning curve
     sized = [(key, n) for n in SIZES[task][::-1] for key in keys]
     sized += [({"template": template, "learner": "log loss"}, None) for template in TEMPLATES[task]]
     jobs = []
     for key, n in sized:
-        epochs = best.get(tuple(key.values())), best[key["template"], BASE]
-        row = partial(learner_row, task, *key.values(), n, *epochs)
+        chosen = best.get(tuple(key.values()), (None, variances[key["template"]]))
+        row = partial(learner_row, task, *key.values(), n, *chosen, best[key["template"], BASE][0])
         jobs.append(({**key, "sentences": n or len(data[0].train)}, row))
     yield f"05_{task}.csv", jobs, data
 
