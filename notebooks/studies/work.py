@@ -52,7 +52,6 @@ TASKS = {
     "joint": Task("conll2000", "chunking", "words", TEST, "accuracy"),  # labels POS/chunk, 600 sentences
     "pos": Task("treebank", "pos", "s2", DEV_TEST, "accuracy", tag_dictionary=5),
     "ner": Task("conll2002", "esp", "s3", TWO_TESTS),
-    "ewt": Task("ud-english-ewt", "pos", "pos", DEV_TEST, "accuracy"),
     "wnut17": Task("wnut17", "ner", "ner", DEV_TEST),
     "conll2003": Task("conll2003", "ner", "ner", TWO_TESTS),
     "nettalk": Task("nettalk", "phonemes", "letter_tests", TEST, "accuracy"),

@@ -82,8 +82,8 @@ def test_stored_tables_are_those_of_today(path):
 
 CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after
     (
-        "altun2003", "05_ner", "s2,perceptron,8323,68.07,74.22,25224,200,max_iterations,0.0001,0.3161,",
-        "s2,perceptron,8323,68.07,74.22,25224,200,max_iterations,0.0001,0.0316,", "the averaged perceptron",
+        "altun2003", "05_ner", "s2,perceptron,8323,68.07,74.22,25224,1,200,max_iterations,0.0001,0.3161,",
+        "s2,perceptron,8323,68.07,74.22,25224,1,200,max_iterations,0.0001,0.0316,", "the averaged perceptron",
         "holds where decided", "holds",
     ),
     (

@@ -70,8 +70,8 @@ def of_training(record, table, budget):
         "10, Table 2", budget,
         (f"Method 1 sometimes fails to converge: corpora of {len(REAL)}", more(), "Encyclopedia",
          [Found(int(failed))]),
-        ("Methods 3, 4 end more than 1 % above their own minimum on NetTalk: ours at most, in %", more(1.0), "yes",
-         [Found(above[name]) for name in NAMES[2:]]),
+        ("Methods 3, 4 end more than 1 % above their own minimum on NetTalk: ours at most, in %", more(1.0),
+         "yes", [Found(above[name]) for name in NAMES[2:]]),
     )  # fmt: skip
 
 
@@ -80,8 +80,8 @@ def of_accuracy(table, budget, private):
     accuracy, p = table["accuracy"], table["p"]
 
     def points(name, *among):
-        """Points above Sparse; an error that a test does not tell is that of the corpus's other methods. Where
-        no token differs the points are a count."""
+        """Points above Sparse: a count where no token differs; an error that a test does not tell is that of
+        the corpus's other methods."""
         above = {c: accuracy.loc[c] - accuracy.loc[c, "Sparse"] for c in among}
         design = {c: [tested(above[c][one], p.loc[c, one]) for one in above[c].index] for c in among}
         found = {c: alike([tested(above[c][name], p.loc[c, name])], design[c])[0] for c in among}
