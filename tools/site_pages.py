@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import pairwise
 
 from crfbook.widgets import Lattice, lattice
-from studies.claims import PAPERS, UNJUDGED, VERDICTS, claims
+from studies.claims import PAPERS, VERDICTS, claims
 from studies.records import RESULTS, read_record
 from tools.chapters import PARTS, chapters, promise, read, title
 
@@ -147,7 +147,7 @@ def claims_page(stems):
     """The tables of all papers; a claim leads to the chapter that shows it."""
     found = ["# What the papers claim\n"]
     found.append("Our numbers come from the records. Each has its error, or the p-value of a paired test.\n")
-    found.append(f"```text\n{VERDICTS}\n{UNJUDGED}\n```\n")
+    found.append(f"```text\n{VERDICTS}\n```\n")
     pages = {stem[:2]: f"{stem}.html" for stem in stems}
     for paper, (_, name) in PAPERS.items():
         try:

@@ -119,7 +119,10 @@ def test_the_same_bits_for_any_number_of_workers(n_workers, clients):
 
 @pytest.mark.parametrize("n_workers", [8, 16])
 def test_workers_pass_weights_on(n_workers, clients):
-    """Over TCP: each sends at most three copies; what travels in all is what the plan says."""
+    """Over TCP: at most three ask for one worker's copy; what travels in all is what the plan says.
+
+    Which of those that have a copy sends it is Dask's choice, and depends on who is busy.
+    """
     client = clients(n_workers, "tcp")
     workers, size, n = client.cluster.workers.values(), 40_000, 5 * n_workers
     cluster = Cluster(client)
@@ -132,7 +135,8 @@ def test_workers_pass_weights_on(n_workers, clients):
             for worker, k in zip(workers, before, strict=True)
         ]
     names = [Counter(key.partition("-")[0] for entry in one for key in entry["keys"]) for one in sent]
-    copies = [one["ndarray"] + one["same"] for one in names]
-    assert sum(copies) == n_workers - 1 and max(copies) <= engine.FAN == 3
+    keys = [key for one in sent for entry in one for key in entry["keys"]]
+    copies = Counter(key for key in keys if key.startswith(("ndarray-", "same-")))
+    assert copies.total() == n_workers - 1 and max(copies.values()) <= engine.FAN == 3
     stretches = stretches_of(cluster._assign(n))
     assert sum(one.total() for one in names) <= travelling(stretches, n) - 1

@@ -60,7 +60,7 @@ class Erratum(NamedTuple):
     printed: str
     right: str
     where: str  # "NN, " and a heading of that chapter
-    spec: str  # section of docs/SPEC.md
+    spec: str  # its section of the formulas
 
 
 ERRATA = (
