@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from crfbook._checks import File, file_name, one_of, shown, unexpected
 from crfbook.data.columns import TokenColumns, tokenize
-from crfbook.data.files import replacing
-from crfbook.data.readers import read_source, text_lines
+from crfbook.data.readers import decoded, filled_lines, read_source, write_text
 from crfbook.evaluation.schemes import Reading, chunk_lists, reading_of, scheme_named, warn_joined
 
 Span = tuple[int, int, str]
@@ -107,7 +106,7 @@ def columns_from_spans(
                     masked.update(range(first, last) if misaligned == "mask" else ())
                     continue
                 if chunks and first < chunks[-1][2]:
-                    behind[d, span] = chunks[-1][0]
+                    behind[d, span] = f" (without labels: {_named(chunks[-1][0])} has a token of it)"
                 elif first < last:
                     chunks.append((span, first, last))
             parts, touching = written.write([(span[2], a, b) for span, a, b in chunks], len(row))
@@ -116,17 +115,13 @@ def columns_from_spans(
             rows.append([(text[a:b],) for a, b in row])
         wrong += [(d, span, text) for span in spans if span not in fits]
     if wrong:
-        some = []
-        for d, span, text in sorted(wrong, key=lambda one: one[:2] not in behind)[:_FIRST]:
-            why = (
-                f" (without labels: {_named(behind[d, span])} has a token of it)"
-                if (d, span) in behind
-                else ""
-            )
-            some.append(f"document {d}, {_named(span)}: {_around(text, *span[:2])}{why}")
+        wrong.sort(key=lambda one: one[:2] not in behind)
+        some = [
+            f"document {d}, {_named(span)}: {_around(text, *span[:2])}{behind.get((d, span), '')}"
+            for d, span, text in wrong[:_FIRST]
+        ]
         some += [f"and {len(wrong) - _FIRST} more"] * (len(wrong) > _FIRST)
-        wanted = "spans: expected ends that are ends of tokens of one sentence"
-        sentence = f"{wanted}, found {'; '.join(some)}"
+        sentence = f"spans: expected ends that are ends of tokens of one sentence, found {'; '.join(some)}"
         if misaligned == "raise":
             raise ValueError(f"{sentence}; misaligned='expand', 'drop' or 'mask' goes on")
         warnings.warn(sentence, UserWarning, stacklevel=2)
@@ -168,12 +163,17 @@ def spans_from_labels(
 
 
 def _cut(document, tokenizer):
-    """(text, spans, places of tokens) of a `Document` or a pair (text, spans)."""
-    if isinstance(document, str):
-        raise unexpected("documents", "pairs (text, spans) or `Document`s", shown(document))
-    text, spans, *places = document
-    cut = tokenizer is not None or places in ([], [None])
-    return text, spans, token_places(text, (tokenizer or tokenize)(text) if cut else places[0])
+    """`document` with the places of its tokens."""
+    text, spans, places = _document(document)
+    cut = tokenizer is not None or places is None
+    return text, spans, token_places(text, (tokenizer or tokenize)(text) if cut else places)
+
+
+def _document(given):
+    """The `Document` that is given, or of a pair (text, spans); ValueError for what is neither."""
+    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3) or not isinstance(given[0], str):
+        raise unexpected("documents", "pairs (text, spans) or `Document`s", shown(given))
+    return Document(*given)
 
 
 def _is_place(token):
@@ -241,28 +241,22 @@ def read_brat(path: File, fragments: str = "raise") -> Document:
     """
     one_of("fragments", fragments, ("raise", "cover"))
     base, spans = _base(path), []
-    raw, name = read_source(f"{base}.txt")
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        found = f"{raw[error.start]:#04x} at byte {error.start}"
-        raise unexpected(name, "UTF-8", found) from None
-    lines, name = text_lines(f"{base}.ann", marks_anywhere=False)
-    for number, line in lines:
+    text = decoded(*read_source(f"{base}.txt"))
+    for place, line in filled_lines(f"{base}.ann", marks_anywhere=False):
         if not line.startswith("T"):
             continue
-        place = f"{name}, line {number}"
-        match = re.fullmatch(r"T\S*\t(\S+) (\d+ \d+(?:;\d+ \d+)*)\t(.*)", line)
+        match = re.fullmatch(r"T\S*\t(\S+) (\d{1,18} \d{1,18}(?:;\d{1,18} \d{1,18})*)\t(.*)", line)
         if not match:
             raise ValueError(f"{place}: expected number, type with places, and text, got {shown(line)}")
         pieces = [tuple(map(int, piece.split())) for piece in match[2].split(";")]
-        if fragments == "raise" and any(text[a:b].strip() for (_, a), (b, _) in pairwise(pieces)):
+        if fragments == "raise" and any(text[a:b].strip() for (_, a), (b, _) in pairwise(sorted(pieces))):
             raise ValueError(f"{place}: expected one piece, got {match[2]}; fragments='cover' joins them")
         there, said = (" ".join(t.split()) for t in (" ".join(text[a:b] for a, b in pieces), match[3]))
         if there != said:
             raise unexpected(place, f"{shown(there)}, which stands at {match[2]}", shown(said))
-        spans.append((pieces[0][0], pieces[-1][1], match[1]))
-    return Document(text, _checked(text, spans, name, apart=False))
+        whole = min(pieces)[0], max(stop for _, stop in pieces), match[1]
+        spans += _checked(text, [whole], place)
+    return Document(text, sorted(spans))
 
 
 def write_brat(path: File, document: Document | tuple[str, list[Span]]) -> None:
@@ -271,7 +265,7 @@ def write_brat(path: File, document: Document | tuple[str, list[Span]]) -> None:
     A span over several lines has several pieces. Raises ValueError for a type with white space, and for a
     span that begins or ends with a line break.
     """
-    base, (text, spans, *_) = _base(path), document
+    base, (text, spans, _) = _base(path), _document(document)
     lines: list[str] = []
     for start, stop, kind in _checked(text, spans, f"{base}.ann", apart=False):
         piece = text[start:stop]
@@ -281,8 +275,8 @@ def write_brat(path: File, document: Document | tuple[str, list[Span]]) -> None:
         parts = [match.span() for match in re.finditer(r"[^\r\n]+", piece)]
         places = ";".join(f"{start + a} {start + b}" for a, b in parts)
         lines.append(f"T{len(lines) + 1}\t{kind} {places}\t{' '.join(piece[a:b] for a, b in parts)}\n")
-    _write(base + ".txt", text)
-    _write(base + ".ann", "".join(lines))
+    write_text(base + ".txt", text)
+    write_text(base + ".ann", "".join(lines))
 
 
 def read_doccano(path: File) -> list[Document]:
@@ -291,11 +285,8 @@ def read_doccano(path: File) -> list[Document]:
     The names of other versions are read, too: data, labels, and entities with start_offset, end_offset and
     label. Raises ValueError naming file and line.
     """
-    lines, name = text_lines(path, marks_anywhere=False)
     documents = []
-    for number, line in lines:
-        if not line.strip():
-            continue
+    for place, line in filled_lines(path, marks_anywhere=False):
         try:
             entry = json.loads(line)
             text = entry["text"] if "text" in entry else entry["data"]
@@ -306,23 +297,18 @@ def read_doccano(path: File) -> list[Document]:
                 raise TypeError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             wanted = 'an object with "text" and "label": [[start, stop, type], ...]'
-            raise unexpected(f"{name}, line {number}", wanted, shown(line)) from None
-        documents.append(Document(text, _checked(text, spans, f"{name}, line {number}", apart=False)))
+            raise unexpected(place, wanted, shown(line)) from None
+        documents.append(Document(text, _checked(text, spans, place, apart=False)))
     return documents
 
 
 def write_doccano(path: File, documents: Iterable[Document | tuple[str, list[Span]]]) -> None:
     """Write texts and spans as JSONL for doccano, atomically."""
     lines = []
-    for d, (text, spans, *_) in enumerate(documents):
+    for d, (text, spans, _) in enumerate(map(_document, documents)):
         entry = {"text": text, "label": _checked(text, spans, f"document {d}", apart=False)}
         lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
-    _write(file_name(path), "".join(lines))
-
-
-def _write(path, content):
-    with replacing(path) as beside, open(beside, "x", encoding="utf-8", newline="") as file:
-        file.write(content)
+    write_text(path, "".join(lines))
 
 
 def read_spacy(doc: Any) -> Document:
@@ -336,9 +322,9 @@ def write_spacy(doc: Any, spans: Iterable[Span]) -> Any:
     """The same `Doc`, whose entities are these spans now. Raises ValueError for those that cut a token."""
     spans = _checked(doc.text, spans, "doc")
     found = [doc.char_span(start, stop, label=kind) for start, stop, kind in spans]
-    for span, (start, stop, kind) in zip(found, spans, strict=True):
-        if span is None:
-            around = _around(doc.text, start, stop)
-            raise ValueError(f"doc: expected ends of tokens, found {_named((start, stop, kind))}: {around}")
+    for one, span in zip(found, spans, strict=True):
+        if one is None:
+            around = _around(doc.text, *span[:2])
+            raise ValueError(f"doc: expected ends of tokens, found {_named(span)}: {around}")
     doc.ents = found
     return doc

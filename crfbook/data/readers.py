@@ -10,11 +10,10 @@ CoNLL-U (universaldependencies.org/format.html) is read line by line.
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -26,8 +25,8 @@ from crfbook.data.vocabulary import where
 
 Readable = File | IO[Any] | bytes
 
-_BLANK = np.zeros(256, dtype=bool)
-_BLANK[list(b" \t\n\r\x0b\x0c")] = True  # what bytes.split() splits at; a no-break space stays in its cell
+_BLANKS = " \t\n\r\x0b\x0c"  # what bytes.split() splits at; a no-break space stays in its cell
+_BLANK = np.isin(np.arange(256), list(map(ord, _BLANKS)))
 _CHUNK = 1 << 18  # bytes parsed at a time: limits the memory of the cell list
 # what a file may hold: with these limits memory is bounded whatever comes
 MAX_LINE = 1 << 20  # bytes
@@ -75,8 +74,7 @@ def clean_bytes(data, name, n_lines=0, anywhere=True):
     """
     if not n_lines and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError(f"{name}: expected UTF-8 text, found UTF-16; convert it first")
-    marks = rb"\xef\xbb\xbf" if anywhere else rb"(?m)^(\xef\xbb\xbf)+"
-    data = re.sub(marks, b"", data)
+    data = re.sub(rb"\xef\xbb\xbf" if anywhere else rb"(?m)^(\xef\xbb\xbf)+", b"", data)
     if b"\r" in data:
         data = data.replace(b"\r\r\n", b"\n").replace(b"\r\n", b"\n")
         if (at := data.find(b"\r")) >= 0:
@@ -120,22 +118,25 @@ def _as_bytes(data, name):
 def text_lines(source, marks_anywhere=True):
     """(number, line) pairs of a UTF-8 text, numbers from 1; and the name for messages."""
     data, name = read_source(source)
-    data = clean_bytes(data, name, anywhere=marks_anywhere)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise _not_utf8(data, name) from None
+    text = decoded(clean_bytes(data, name, anywhere=marks_anywhere), name)
     return enumerate(text.split("\n"), 1), name
 
 
-def _not_utf8(data, name, n_lines=0):
-    for number, line in enumerate(data.split(b"\n"), n_lines + 1):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            found = f"byte {line[error.start]:#04x} in {shown(line)}"
-            return ValueError(f"{name}, line {number}: expected UTF-8, found {found}")
-    return ValueError(f"{name}: not UTF-8")
+def filled_lines(source, marks_anywhere=True):
+    """(where, line) of every line that is not blank; where: file and line, for messages."""
+    lines, name = text_lines(source, marks_anywhere)
+    return ((f"{name}, line {number}", line) for number, line in lines if line.strip())
+
+
+def decoded(data, name, n_lines=0):
+    """The text of bytes in UTF-8; ValueError naming file and line. n_lines: lines before these bytes."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        k = data.count(b"\n", 0, error.start)
+        line = data.split(b"\n")[k]
+        found = f"byte {data[error.start]:#04x} in {shown(line)}"
+        raise ValueError(f"{name}, line {n_lines + k + 1}: expected UTF-8, found {found}") from None
 
 
 def read_conll(
@@ -169,8 +170,7 @@ def read_conll(
         return read_conllu(path_or_file, columns, label=label, unlabelled=unlabelled)
     layout = _layout(columns, label, separator, comment, docstart, unlabelled)
     name, blocks = _blocks(path_or_file)
-    strings = Interner() if interner is None else interner
-    return _token_columns(blocks, name, layout, strings)
+    return _token_columns(blocks, name, layout, Interner() if interner is None else interner)
 
 
 def read_conllu(
@@ -181,7 +181,7 @@ def read_conllu(
 
     columns : names among CONLLU_FIELDS ("form" is "word"), or those of a line "# global.columns", as CoNLL-U
         Plus has it. "feats.Case" is the value of one feature, "_" where there is none; "feats.*" has all,
-        divided by blanks.
+        divided by blanks. An empty cell, and a feature without a value, are "_", too.
     shared : a dict that lets several files share equal strings.
     label, unlabelled : as in `read_conll`.
 
@@ -198,26 +198,23 @@ def read_conllu(
             continue
         if line[0] == "#":
             if line.startswith("# global.columns"):
-                named, places = line.partition("=")[2].split(), None
-                fields = list(map(_field, named))
+                fields, places = list(map(_field, line.partition("=")[2].split())), None
             continue
         cells = line.split("\t")
         if len(cells) != len(fields):
             wanted = f"expected the {len(fields)} columns of CoNLL-U"
             raise ValueError(f"{name}, line {number}: {wanted}, found {len(cells)} (tabs divide them)")
-        if not cells[0].isdecimal():
-            if not re.fullmatch(r"\d+[-.]\d+", cells[0]):
-                raise ValueError(f"{name}, line {number}: expected a word number, found {shown(cells[0])}")
-            continue
-        if int(cells[0]) != (word := n_words - seq_ptr[-1] + 1):
-            raise ValueError(f"{name}, line {number}: expected word {word}, found {cells[0]}")
+        if cells[0] != str(word := n_words - seq_ptr[-1] + 1):
+            if re.fullmatch(r"\d+[-.]\d+", cells[0]):
+                continue
+            raise ValueError(f"{name}, line {number}: expected word {word}, found {shown(cells[0])}")
         places = places or _conllu_places(flat, fields)
         for out, (place, feature) in zip(flat.values(), places, strict=True):
-            cell = cells[place]
+            cell = cells[place] or "_"
             if feature == "*":
                 cell = cell.replace("|", " ")
             elif feature:
-                cell = dict(part.partition("=")[::2] for part in cell.split("|")).get(feature, "_")
+                cell = dict(part.partition("=")[::2] for part in cell.split("|")).get(feature) or "_"
             out.append(shared.setdefault(cell, cell))
         n_words += 1
     places = places or _conllu_places(flat, fields)  # names are checked also where there is no word
@@ -236,8 +233,7 @@ def _conllu_places(names, fields):
     """(number of the field, name of a feature in it or "") of each name."""
     found = []
     for name in names:
-        field, _, feature = name.partition(".")
-        field, feature = (name, "") if name.lower() in fields else (field, feature)
+        field, feature = (name, "") if name.lower() in fields else name.partition(".")[::2]
         if (field := _field(field)) not in fields:
             some = f"names among {', '.join(fields)}, or feats.Case for a feature"
             raise ValueError(f"columns: expected {some}, found {shown(name)}")
@@ -286,23 +282,22 @@ def _too_long(name, line, wanted):
 
 
 def _checked_columns(columns, label):
-    given = [] if isinstance(columns, str) or not hasattr(columns, "__iter__") else list(columns)
+    given = () if isinstance(columns, str) or not hasattr(columns, "__iter__") else tuple(columns)
     if not given or not all(name is None or isinstance(name, str) for name in given):
         raise ValueError(f"columns: expected a list of names, None to leave one out; found {shown(columns)}")
-    columns = tuple(given)
-    named = [name for name in columns if name is not None]
+    named = [name for name in given if name is not None]
     if label is not None and label not in named:
         raise ValueError(f"label {shown(label)} is not among the columns {', '.join(map(repr, named))}")
     if len(set(named)) != len(named) or not named:
-        raise ValueError(f"columns: expected different names, at least one; found {shown(columns)}")
-    return columns
+        raise ValueError(f"columns: expected different names, at least one; found {shown(given)}")
+    return given
 
 
 def _layout(columns, label, separator, comment, docstart, unlabelled):
     columns = _checked_columns(columns, label)
     if comment is not None and (not isinstance(comment, str) or not comment.strip()):
-        wanted = "expected None or the beginning of comments, such as '#'"
-        raise ValueError(f"comment: {wanted}, found {shown(comment)}")
+        found = shown(comment)
+        raise ValueError(f"comment: expected None or the beginning of comments, such as '#', found {found}")
     if unlabelled and (label is None or (separator is None and columns[-1] != label)):
         raise ValueError("unlabelled=True: expected the label in the last column, or label= and separator=")
     one_of("docstart", docstart, ("keep", "drop"))
@@ -340,7 +335,7 @@ def _read_chunks(blocks, name, layout, flat, strings, n_lines=0):
         whole, before = clean_bytes(block, name, n_lines), n_lines
         n_lines += whole.count(b"\n")
         if _NONE in whole:
-            raise _not_utf8(whole, name, before)
+            decoded(whole, name, before)  # raises
         chunk, number = _chosen_lines(whole, layout, before)
         if not chunk:
             continue  # a byte order mark or comments, and nothing else
@@ -371,7 +366,7 @@ def _read_chunks(blocks, name, layout, flat, strings, n_lines=0):
                 try:
                     flat[column].extend(map(strings.__getitem__, cells[j :: len(columns)]))
                 except UnicodeDecodeError:
-                    raise _not_utf8(whole, name, before) from None
+                    decoded(whole, name, before)  # raises, and says where
         n_tokens += int(is_token.sum())
     return np.concatenate(starts) if starts else np.zeros(0, dtype=np.int64)
 
@@ -379,14 +374,13 @@ def _read_chunks(blocks, name, layout, flat, strings, n_lines=0):
 def _chosen_lines(chunk, layout, n_lines):
     """(the lines without comments, empty where documents begin; their numbers in the file)."""
     number = n_lines + 1 + np.arange(chunk.count(b"\n"))
-    drop = layout.docstart == "drop" and b"-DOCSTART-" in chunk
-    if not drop and not (layout.comment and layout.comment in chunk):
-        return chunk, number
-    lines = chunk.split(b"\n")[:-1]
-    keep = [not (layout.comment and line.startswith(layout.comment)) for line in lines]
-    begins = [drop and line.lstrip().startswith(b"-DOCSTART-") for line in lines]
-    kept = [b"" if new else line for line, new, here in zip(lines, begins, keep, strict=True) if here]
-    return b"".join(line + b"\n" for line in kept), number[keep]
+    if layout.comment and layout.comment in chunk:
+        lines = chunk.split(b"\n")[:-1]
+        keep = [not line.startswith(layout.comment) for line in lines]
+        chunk, number = b"".join(line + b"\n" for line in compress(lines, keep)), number[keep]
+    if layout.docstart == "drop":
+        chunk = re.sub(rb"(?m)^[ \t\x0b\x0c]*-DOCSTART-.*", b"", chunk)
+    return chunk, number
 
 
 def _with_none(chunk, short, separator):
@@ -419,12 +413,11 @@ def _split(chunk, separator):
 
 
 def _ragged(line, number, found, name, layout):
-    text = line.decode("utf-8", "replace")
-    text = text if len(text) <= 60 else text[:57] + "..."
+    text = shown(line.decode("utf-8", "replace"))
     names = ", ".join("(skipped)" if c is None else c for c in layout.columns)
     noun = "column" if len(layout.columns) == 1 else "columns"
     wanted, hint = f"{len(layout.columns)} {noun} ({names})", _hint(line, found, layout)
-    raise ValueError(f"{name}, line {number}: expected {wanted}, found {found}: {shown(text)}{hint}")
+    raise ValueError(f"{name}, line {number}: expected {wanted}, found {found}: {text}{hint}")
 
 
 def _hint(line, found, layout):
@@ -455,7 +448,8 @@ def write_conll(
 ) -> None:  # fmt: skip
     """Write `TokenColumns` as lines of columns, labels last; `read_conll` gives the same back.
 
-    extra : further flat lists of N cells to put after the labels, e.g. predictions for conlleval.
+    extra : further flat lists of N cells to put after the labels, e.g. predictions for conlleval; none
+        in CoNLL-U.
     format : "columns", or "conllu": columns and labels stand where their names say, words are numbered, and _
         stands where nothing is known. Names are those that `read_conllu` takes, but for single features.
 
@@ -463,11 +457,13 @@ def write_conll(
     ValueError for a cell that is empty or would not survive being read back (blanks, newlines or a byte order
     mark inside; name another separator), naming sequence and token.
     """
+    extra = list(extra)
     if one_of("format", format, ("columns", "conllu")) == "conllu":
-        tokens, separator, extra = _as_conllu(tokens), "\t", ()
+        if extra:
+            raise ValueError(f"format='conllu': expected no extra columns, found {len(extra)}")
+        tokens, separator = _as_conllu(tokens), "\t"
     if _separator_byte(separator) is None:
         raise ValueError("separator: expected one ASCII character, found None")
-    extra = list(extra)
     parts = [*tokens.columns.values(), *([] if tokens.labels is None else [tokens.labels]), *extra]
     for part in parts:
         if len(part) != tokens.n_tokens:
@@ -483,8 +479,14 @@ def write_conll(
     if hasattr(path_or_file, "write"):
         path_or_file.write(text.getvalue())
     else:
-        with replacing(os.fspath(path_or_file)) as beside, open(beside, "xb") as file:
-            file.write(text.getvalue().encode("utf-8"))
+        write_text(path_or_file, text.getvalue())
+
+
+def write_text(path, text):
+    """Write a text as UTF-8, atomically. Raises ValueError for what names no file, and for surrogates."""
+    content = _as_bytes(text, file_name(path))
+    with replacing(file_name(path)) as beside, open(beside, "xb") as file:
+        file.write(content)
 
 
 def _as_conllu(tokens):
@@ -503,18 +505,10 @@ def _as_conllu(tokens):
 
 
 def _check_cells(part, tokens, separator, allowed):
-    def is_bad(cell):
-        try:
-            raw = cell.encode("utf-8")
-        except UnicodeEncodeError:  # a surrogate, which no UTF-8 file can hold
-            return True
-        if separator == " ":
-            return raw.split() != [raw]
-        return not raw.strip() or separator in cell or b"\n" in raw or b"\r" in raw
-
-    odd = {cell for cell in set(part) if not isinstance(cell, str)}
-    bad = odd - allowed | {cell for cell in set(part) - odd if "\ufeff" in cell or is_bad(cell)}
-    if bad:
+    divides = _BLANKS if separator == " " else separator
+    broken = re.compile(f"[{re.escape(divides)}\n\r\ufeff\ud800-\udfff]")  # no UTF-8 file holds surrogates
+    given = set(part) - allowed
+    if bad := {c for c in given if not isinstance(c, str) or not c.strip(_BLANKS) or broken.search(c)}:
         t = next(t for t, cell in enumerate(part) if cell in bad)
         wanted = f"a string that fits between separators {shown(separator)}"
         raise ValueError(f"{where(t, tokens.seq_ptr)}: expected {wanted}, found {shown(part[t])}")

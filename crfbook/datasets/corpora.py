@@ -20,7 +20,7 @@ import numpy as np
 import data_fetch
 from crfbook._checks import shown
 from crfbook.data.columns import TokenColumns
-from crfbook.data.readers import Interner, clean_bytes, read_conll, read_conllu, read_source, text_lines
+from crfbook.data.readers import Interner, filled_lines, read_conll, read_conllu, text_lines
 
 # ---- readers ----
 
@@ -29,12 +29,6 @@ def shared_strings(values, shared=None):
     """List of the values, equal strings as one object; shared: a dict, so that several lists share them."""
     shared = {} if shared is None else shared
     return [shared.setdefault(value, value) for value in values]
-
-
-def _filled_lines(source):
-    """(where, line) of every line that is not blank; where: file and line, for messages."""
-    lines, name = text_lines(source)
-    return ((f"{name}, line {number}", line) for number, line in lines if line.strip())
 
 
 def supertags(tokens):
@@ -67,7 +61,7 @@ def read_atis(source):
     intent.
     """
     words, slots, intents, seq_ptr, shared = [], [], [], [0], {}
-    for where, line in _filled_lines(source):
+    for where, line in filled_lines(source):
         text, tags = (part.split() for part in line.partition("\t")[::2])
         if len(text) != len(tags):
             raise ValueError(f"{where}: expected as many tags as words, found {len(tags)} and {len(text)}")
@@ -87,7 +81,7 @@ def read_nettalk(source):
     of dashes. One word, gunpowder, has its code in the place of its stress; some codes end in a blank.
     """
     words, in_header = [], True
-    for where, line in _filled_lines(source):
+    for where, line in filled_lines(source):
         if in_header:
             in_header = not line.startswith("-----")
             continue
@@ -114,8 +108,8 @@ def read_treebank(source):
 
     A tree begins with a bracket at the beginning of a line. Words keep the treebank's escapes (-LRB-, 1\\/2).
     """
-    data, name = read_source(source)
-    text = clean_bytes(data, name).decode("utf-8")
+    lines, name = text_lines(source)
+    text = "\n".join(line for _, line in lines)
     opened, closed = text.count("("), text.count(")")
     if opened != closed:
         raise ValueError(f"{name}: brackets do not match ({opened} opened, {closed} closed)")
@@ -127,7 +121,7 @@ def read_treebank(source):
 def read_brown(source):
     """Brown corpus: list of sentences of (word, tag); a line of word/tag items is one, a blank one none."""
     sentences = []
-    for where, line in _filled_lines(source):
+    for where, line in filled_lines(source):
         sentences.append([item.rpartition("/")[::2] for item in line.split()])
         for word, tag in sentences[-1]:
             if not word or not tag:
@@ -144,7 +138,7 @@ def read_cmudict(source):
     Alternatives repeat the word without "(2)".
     """
     pairs, shared = [], {}
-    for where, line in _filled_lines(source):
+    for where, line in filled_lines(source):
         cells = line.partition(" #")[0].split()
         if not cells:
             continue

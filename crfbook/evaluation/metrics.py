@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .schemes import TAGS, Chunk, Reading, chunk_lists, flatten, reading_of
+from .schemes import TAGS, Reading, chunk_lists, flatten, reading_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,7 @@ def _ratio(part, whole):
 
 
 def metric_function(name):
-    if name not in METRICS:
+    if name not in tuple(METRICS):
         raise ValueError(f"metric: expected one of {', '.join(METRICS)}, got {name!r:.80}")
     return METRICS[name]
 
@@ -105,11 +105,6 @@ def token_accuracy(gold: Labels, predicted: Labels) -> float:
     return right / n_tokens if n_tokens else 0.0
 
 
-class Counted(NamedTuple):
-    counts: np.ndarray  # (S, 7) of each sequence
-    by_type: dict  # type -> (correct, gold, predicted)
-
-
 def readable(gold, predicted, scheme, strict=False, metric="f1"):
     """(`Reading` for this metric, gold, each of `predicted`); masked tokens are left out."""
     gold, *found = unmasked(gold, *predicted)
@@ -119,6 +114,7 @@ def readable(gold, predicted, scheme, strict=False, metric="f1"):
 
 
 def count_chunks(gold, predicted, read, strict=False):
+    """(counts (S, 7) of each sequence, {type: (correct, gold, predicted)})."""
     tags, types = dict(TAGS), {"": 0}
     a, b = (flatten(labels, read, tags, types, strict) for labels in (gold, predicted))
     length = np.array([len(labels) for labels in gold], dtype=np.int64)
@@ -133,7 +129,7 @@ def count_chunks(gold, predicted, read, strict=False):
     of_type = a.type[before], a.type[a.starts], b.type[b.starts]
     table = np.stack([np.bincount(ids, minlength=len(types)) for ids in of_type], axis=1)
     by_type = {name: tuple(row) for name, row in zip(types, table.tolist(), strict=True) if row[1] or row[2]}
-    return Counted(counts, by_type)
+    return counts, by_type
 
 
 class ChunkReport(NamedTuple):
@@ -197,11 +193,11 @@ def chunk_report(
     "conlleval" labels of no scheme are warned of: what they mark is not counted.
     """
     read, gold, predicted = readable(gold, [predicted], scheme, strict)
-    counted = count_chunks(gold, predicted, read, strict)
-    total = counted.counts.sum(axis=0)
+    counts, by_type = count_chunks(gold, predicted, read, strict)
+    total = counts.sum(axis=0)
     rates = (float(METRICS[name](total)) for name in ("accuracy", "precision", "recall", "f1"))
     sizes = (int(total[column]) for column in (TOKENS, GOLD, PREDICTED, CORRECT))
-    return ChunkReport._make([*sizes, *rates, counted.by_type])
+    return ChunkReport._make([*sizes, *rates, by_type])
 
 
 def chunk_score(
@@ -214,7 +210,7 @@ def chunk_score(
     rate = metric_function(metric)
     gold, predicted = unmasked(gold, predicted)
     read = reading_of(gold, scheme, strict, others=predicted)
-    return float(rate(count_chunks(gold, predicted, read, strict).counts.sum(axis=0)))
+    return float(rate(count_chunks(gold, predicted, read, strict)[0].sum(axis=0)))
 
 
 def error_table(
@@ -231,7 +227,6 @@ def error_table(
     read, gold, predicted = readable(gold, [predicted], scheme, strict)
     kinds = ["correct", "wrong_type", "wrong_boundary", "wrong_both", "missed", "spurious"]
     counts: dict[str, dict[str, int]] = {}
-    chunk: Chunk
     for ours, theirs in zip(*(chunk_lists(rows, read, strict) for rows in (gold, predicted)), strict=True):
         for chunk in ours:
             counts.setdefault(chunk[0], dict.fromkeys(kinds, 0))[_fate(chunk, theirs)] += 1
@@ -329,7 +324,7 @@ def bootstrap_interval(
         got = f"{len(gold)}, {level} and {n_samples}"
         raise ValueError(f"expected sentences, 0 < level < 1 and n_samples >= 1, got {got}")
     read, gold, predicted = readable(gold, [predicted], scheme, strict, metric)
-    counts = count_chunks(gold, predicted, read, strict).counts
+    counts, _ = count_chunks(gold, predicted, read, strict)
     values = rate(_resample(counts, n_samples, _generator(random_state)))
     low, high = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(rate(counts.sum(axis=0))), float(low), float(high))
@@ -355,7 +350,7 @@ def paired_test(
     if len(gold) == 0 or n_samples < 1:
         raise ValueError(f"expected sentences and n_samples >= 1, got {len(gold)} and {n_samples}")
     read, gold, *both = readable(gold, [predicted_a, predicted_b], scheme, strict, metric)
-    a, b = (count_chunks(gold, labels, read, strict).counts for labels in both)
+    a, b = (count_chunks(gold, labels, read, strict)[0] for labels in both)
     total_a, total_b = a.sum(axis=0), b.sum(axis=0)
     value_a, value_b = float(rate(total_a)), float(rate(total_b))
     rng, slack = _generator(random_state), 1e-12  # equal shuffles count as equal in spite of rounding

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,11 +65,10 @@ class Scheme(NamedTuple):
         return parts, lost
 
 
-_ROWS = (
+SCHEMES = {row[0]: Scheme(*row) for row in (
     ("BIO", "BI", "BIIB", "B", "BI"), ("IOB1", "BI", "IIII", "I", "BI"), ("IO", "I", "IIII", "I", "I"),
     ("BIOES", "BIES", "BIES", "SB", "ES"), ("BILOU", "BILU", "BILU", "UB", "LU"),
-)  # fmt: skip
-SCHEMES = {row[0]: Scheme(*row) for row in _ROWS}
+)}  # fmt: skip
 ALIASES = {"IOB2": "BIO", "IOBES": "BIOES", "BILUO": "BILOU"}
 EVERY_TAG = "BIESLU"
 _SAME_ROLE = {"L": "E", "U": "S"}
@@ -145,7 +145,7 @@ def reading(
         if say:
             took = read.scheme.name if read.scheme else "conlleval (IOE)"
             used = sorted({read.split(y)[0] for y in labels} - {"O"}) or ["none"]
-            example = Reading(None, *style).join("B", "X")
+            example = read.join("B", "X")
             print(f"scheme='auto': {took}; tags {', '.join(used)}, written as {example}", flush=True)
     return read
 
@@ -198,16 +198,11 @@ class Flat(NamedTuple):
 def flatten(sequences, read, tags, types, strict=False):
     """Codes of all labels; `tags` and `types` (dicts string -> id) grow."""
     codes = {}
-    flat = []
-    for labels in sequences:
-        for label in labels:
-            code = codes.get(label)
-            if code is None:
-                tag, kind = read.split(label)
-                tag = _SAME_ROLE.get(tag, tag) if read.scheme else tag
-                code = codes[label] = (tags.setdefault(tag, len(tags)), types.setdefault(kind, len(types)))
-            flat.append(code)
-        flat.append((_O, 0))
+    for label in dict.fromkeys(chain.from_iterable(sequences)):
+        tag, kind = read.split(label)
+        tag = _SAME_ROLE.get(tag, tag) if read.scheme else tag
+        codes[label] = (tags.setdefault(tag, len(tags)), types.setdefault(kind, len(types)))
+    flat = [code for labels in sequences for code in (*map(codes.get, labels), (_O, 0))]
     tag, kind = np.array(flat, dtype=np.int64).reshape(-1, 2).T
     before_tag, before_kind = np.append(_O, tag)[:-1], np.append(0, kind)[:-1]
     edges = _strict_edges if strict and read.scheme else _edges
@@ -268,17 +263,14 @@ def chunk_lists(rows, read, strict=False) -> list[list[Chunk]]:
     """Chunks of each row of labels."""
     types = {"": 0}
     flat = flatten(rows, read, dict(TAGS), types, strict)
-    names, found, begins = list(types), [], 0
-    for row in rows:
-        chunks, start = [], None
-        events = np.flatnonzero((flat.starts | flat.ends)[begins : begins + len(row) + 1])
-        for t in events.tolist():
-            if flat.ends[begins + t] and start is not None:
-                chunks.append((names[flat.type[begins + start]], start, t))
-                start = None
-            start = t if flat.starts[begins + t] else start
-        found.append(chunks)
-        begins += len(row) + 1
+    names = list(types)
+    found: list[list[Chunk]] = [[] for _ in rows]
+    sizes = [len(row) + 1 for row in rows]  # with the boundary
+    owner, begins = np.repeat(np.arange(len(rows)), sizes), np.cumsum([0, *sizes]).tolist()
+    for first, last in pairwise(np.flatnonzero(flat.starts | flat.ends).tolist()):
+        i = owner[first]
+        if flat.starts[first] and flat.ends[last] and i == owner[last]:
+            found[i].append((names[flat.type[first]], first - begins[i], last - begins[i]))
     return found
 
 

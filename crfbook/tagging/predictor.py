@@ -93,7 +93,7 @@ class Predictor:
         if read.scheme is None:
             raise ValueError(f"scheme: expected {', '.join(SCHEMES)} or labels of one, got {scheme!r:.80}")
         parts = list(map(read.split, self.encoder_.labels_))
-        types = {kind for tag, kind in parts if tag != "O"}
+        types = [kind for tag, kind in parts if tag != "O"]
         for i, span in enumerate(spans):
             try:
                 (sequence, start, stop), (kind,) = map(index, span[:3]), span[3:]

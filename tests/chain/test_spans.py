@@ -68,6 +68,7 @@ def test_a_crf_says_how_sure_it_is_of_an_entity():
         ((0, 2, 2, "X"), "got 2:2"),
         ((2, 0, 1, "X"), "some of the 0 tokens of sequence 2"),
         ((0, 0, 1, "Y"), "expected a type that the model has labels for, got 'Y'"),
+        ((0, 0, 1, ["X"]), "expected a type that the model has labels for, got .'X'.$"),
         ((0, "0", 1, "X"), "span 0: expected .sequence, first token, .* got .0, '0', 1, 'X'.$"),
         ((0, 0.0, 1.0, "X"), "three integers and a string, got .0, 0.0, 1.0, 'X'.$"),
         ((0, ["B-X"]), "three integers and a string, got .0, .'B-X'..$"),

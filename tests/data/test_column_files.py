@@ -13,7 +13,7 @@ from crfbook.data.readers import CONLLU_FIELDS, iter_conll
 BOM = b"\xef\xbb\xbf"
 NER = {"columns": ("word", "ner"), "label": "ner"}
 LINES = (
-    b"a X", b"# b", b"#c Y", b"-DOCSTART- O", b"-DOCSTART-", b"", b" \t", b"d", BOM + b"e X", BOM,
+    b"a X", b"# b", b"#c Y", b"-DOCSTART- O", b" \t-DOCSTART-", b"", b" \t", b"d", BOM + b"e X", BOM,
     b"f" + BOM + b" Z", b"# g h i",
 )  # fmt: skip
 
@@ -174,6 +174,9 @@ def test_what_would_not_come_back_is_not_written():
     ):
         with pytest.raises(ValueError, match="sequence 0, token 0: expected a string that fits"):
             write_conll(io.StringIO(), tokens, extra=extra)
+    for cell in ("a\rb", "a\nb", "a\tb", " ", "", "\ud800", "\ufeff", 3):
+        with pytest.raises(ValueError, match="sequence 0, token 0: expected a string that fits"):
+            write_conll(io.StringIO(), TokenColumns({"word": [cell]}, [0, 1]), separator="\t")
 
 
 def test_pieces_of_all_that_can_be_read(tmp_path):
@@ -202,3 +205,29 @@ def test_names_of_conllu_columns_are_written_as_they_are_read(tmp_path):
             write_conll(path, tokens, format="conllu")
     with pytest.raises(ValueError, match="each once, found 'UPOS'"):
         write_conll(path, TokenColumns({"upos": ["a"]}, [0, 1], ["b"], "UPOS"), format="conllu")
+
+
+def test_what_conllu_leaves_empty_is_not_there():
+    """An empty cell and a feature without a value are _; they are written again."""
+    line = b"1\ta\t\t\t_\tA|B=|C=x\t0\troot\t_\t\n"
+    names = "word", "lemma", "feats.A", "feats.B", "feats.C", "misc.*", "upos"
+    tokens = read_conll(line, names, "upos", format="conllu", unlabelled=True)
+    assert tokens[0] == [("a", "_", "_", "_", "x", "_", None)]
+    out = io.StringIO()
+    write_conll(out, tokens.select(["word", "lemma"]), format="conllu")
+    assert out.getvalue() == "1\ta" + "\t_" * 8 + "\n\n"
+
+
+@pytest.mark.parametrize("number", ["x", "", "0", "01", "1-", "-1", "²", "١", "9" * 5000])
+def test_numbers_of_words_are_read_as_they_are_written(number):
+    with pytest.raises(ValueError, match="^<bytes>, line 1: expected word 1, found '"):
+        read_conll((number + "\ta" + "\t_" * 8).encode(), format="conllu")
+
+
+def test_nothing_is_left_out_in_silence(tmp_path):
+    tokens = TokenColumns({"word": ["a"]}, [0, 1])
+    with pytest.raises(ValueError, match="^format='conllu': expected no extra columns, found 1$"):
+        write_conll(io.StringIO(), tokens, extra=[["x"]], format="conllu")
+    for path in (None, 3):
+        with pytest.raises(ValueError, match="^path: expected the name of a file, got "):
+            write_conll(path, tokens)

@@ -424,7 +424,9 @@ def test_integers_of_numpy_are_places():
 def test_a_brat_text_that_is_not_utf8_is_told_where(tmp_path):
     (tmp_path / "a.txt").write_bytes("Zoë\nand ".encode() + b"Jos\xe9")
     (tmp_path / "a.ann").write_text("")
-    with pytest.raises(ValueError, match=r"a.txt: expected UTF-8, got 0xe9 at byte 12$"):
+    with pytest.raises(
+        ValueError, match=r"a.txt, line 2: expected UTF-8, found byte 0xe9 in b'and Jos.xe9'$"
+    ):
         read_brat(tmp_path / "a.ann")
 
 
@@ -443,3 +445,40 @@ def test_types_without_tags_go_through_io():
     (found,) = spans_from_labels(["a b c"], rows, str.split, scheme="IO")
     assert found.spans == [(0, 3, "PER")]
     assert columns_from_spans([found], scheme="IO").labels == ["I-PER", "I-PER", "O"]
+
+
+@pytest.mark.parametrize("one", [None, "ab", ("a b",), ("a b", [], None, None), (b"a b", []), (None, []), 3])
+def test_what_is_no_document_is_said(tmp_path, one):
+    for call in (
+        lambda: columns_from_spans([one], str.split),
+        lambda: write_brat(tmp_path / "a", one),
+        lambda: write_doccano(tmp_path / "a.jsonl", [one]),
+    ):
+        with pytest.raises(ValueError, match="^documents: expected pairs .text, spans. or `Document`s, got "):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_pieces_of_brat_come_in_any_order(tmp_path):
+    (tmp_path / "a.txt").write_text("Ada and Love")
+    (tmp_path / "a.ann").write_text("T1\tPER 8 12;0 3\tLove Ada\nT2\tX 0 7;4 5\tAda and a\n")
+    with pytest.raises(ValueError, match="a.ann, line 1: expected one piece, got 8 12;0 3; fragments="):
+        read_brat(tmp_path / "a")
+    assert read_brat(tmp_path / "a", fragments="cover").spans == [(0, 7, "X"), (0, 12, "PER")]
+
+
+@pytest.mark.parametrize("places", ["0 99", "1 1", "0 " + "9" * 5000])
+def test_places_of_brat_outside_the_text_are_told_where(tmp_path, places):
+    (tmp_path / "a.txt").write_text("Ada")
+    (tmp_path / "a.ann").write_text(f"#1\tx\n\nT1\tPER {places}\t{'Ada' * (places[0] == '0')}\n")
+    with pytest.raises(ValueError, match="a.ann, line 3: expected "):
+        read_brat(tmp_path / "a")
+
+
+def test_a_text_that_is_no_utf8_is_not_written(tmp_path):
+    for call in (write_brat, lambda path, one: write_doccano(path, [one])):
+        with pytest.raises(
+            ValueError, match="a.*: expected text that is UTF-8, found the surrogate '.ud800'"
+        ):
+            call(tmp_path / "a", ("x \ud800", []))
+    assert not list(tmp_path.iterdir())

@@ -168,7 +168,7 @@ def test_every_short_pair_of_labellings():
     """All pairs of labellings of length 3 over O, B-X, I-X, I-Y: nothing left to chance."""
     all_labellings = [list(labels) for labels in itertools.product(["O", "B-X", "I-X", "I-Y"], repeat=3)]
     pairs = list(itertools.product(all_labellings, repeat=2))
-    counts = count_chunks([gold for gold, _ in pairs], [found for _, found in pairs], Reading(None)).counts
+    counts = count_chunks([gold for gold, _ in pairs], [found for _, found in pairs], Reading(None))[0]
     for row, (gold, found) in zip(counts.tolist(), pairs, strict=True):
         assert tuple(row[:3]) == plain_counts([gold], [found]), (gold, found)
 

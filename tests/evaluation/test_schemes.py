@@ -22,7 +22,7 @@ from crfbook.evaluation import (
     paired_test,
     token_accuracy,
 )
-from crfbook.evaluation.schemes import chunk_patterns, faults, reading
+from crfbook.evaluation.schemes import Reading, chunk_lists, chunk_patterns, faults, reading
 from crfbook.metrics import flat_f1_score, sequence_accuracy_score
 
 NAMES = sorted(SCHEMES)
@@ -273,6 +273,7 @@ def test_strict_needs_a_scheme():
 def test_types_keep_their_names():
     assert chunks(["B-0", "I-0", "B-A-B"], "BIO") == [("0", 0, 2), ("A-B", 2, 3)]
     assert chunks(["person-artist", "O"], "IO") == [("person-artist", 0, 1)]
+    assert chunks(["B-0", "I", "I-X"]) == [("", 0, 2), ("X", 2, 3)]  # to conlleval "0" is no type
 
 
 def test_scorers_count_chunks():
@@ -284,8 +285,9 @@ def test_scorers_count_chunks():
     assert scorers.chunk_f1(Model(), found, gold) == 1.0
     assert scorers.chunk_scorer(scheme="BILOU", strict=True)(Model(), found, gold) == pytest.approx(2 / 3)
     assert scorers.chunk_scorer("recall", strict=True)(Model(), found, gold) == 0.5
-    with pytest.raises(ValueError, match="metric: expected one of f1"):
-        scorers.chunk_scorer("f2")(Model(), found, gold)
+    for metric in ("f2", ["f1"]):
+        with pytest.raises(ValueError, match="metric: expected one of f1"):
+            scorers.chunk_scorer(metric)(Model(), found, gold)
 
 
 @pytest.mark.parametrize("labels", [["B-X", "B_X"], ["O", "B-X", "X-I"], ["I-X", "X_B", "DET"]])
@@ -319,7 +321,7 @@ def test_types_without_tags_come_back_with_tags():
 def test_a_masked_token_counts_nowhere():
     rng = np.random.default_rng(0)
     names = ["O", "B-X", "I-X", "B-Y", "I-Y"]
-    gold = [rng.choice(names, n).tolist() for n in (4, 6, 3)]
+    gold = [rng.choice(names, n).tolist() for n in (4, 6, 0, 3)]
     found = [rng.choice(names, len(row)).tolist() for row in gold]
     masked = [[y for label in row for y in (label, None)] for row in gold] + [[None, None]]
     noise = [[y for label in row for y in (label, "B-X")] for row in found] + [["B-X", None]]
@@ -395,3 +397,9 @@ def test_iterators_and_columns_of_tables_are_read():
         ["I-X", None, "I-X"]
     ]
     assert chunk_report([column], [["B-X", "O", "I-X"]]).f1 == 1.0
+
+
+def test_a_chunk_ends_in_its_sequence():
+    """conlleval has no rule that ends B S, and none that begins S B: no chunk goes from one to the other."""
+    assert chunk_lists([["B", "S"], ["S", "B"]], Reading(None)) == [[], []]
+    assert chunk_lists([["O", "B"], [], ["I", "O", "S"]], Reading(None)) == [[("", 1, 2)], [], [("", 0, 1)]]
