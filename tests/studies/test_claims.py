@@ -310,3 +310,17 @@ def test_what_has_not_ended_by_its_rule_is_left_out(tmp_path):
     cut = [line for line in lines if not (line.startswith("s3,") and float(line.split(",")[1]) > 30)]
     path.write_text("\n".join(cut), encoding="utf-8")
     assert len(found("boosting is sparse").ours) == before - 1
+
+
+def test_a_quotient_keeps_the_range_of_a_single_timing():
+    found = judge.over(judge.ratio(3.0, 1.0), Found(2.0, 0.1))
+    assert found.value == 1.5 and found.factor == judge.SINGLE
+    assert judge.sides(more(1), [found]) == [0]  # 0.6 to 3.75
+    assert judge.sides(more(1), [judge.over(Found(3.0, 0.1), Found(2.0, 0.1))]) == [1]
+
+
+def test_steps_of_a_path_are_ordered_as_numbers():
+    """Of c1 as text "8" comes before "32"; the paths make 32, 8 and 32, 16, 8: 8 is another step."""
+    one, other = pd.Series([1.0, 2.0], ["8", "32"]), pd.Series([3.0, 4.0, 5.0], ["8", "32", "16"])
+    both = sokolovska2010.same_steps(one, other)
+    assert [list(series.items()) for series in both] == [[(32.0, 2.0)], [(32.0, 4.0)]]
