@@ -150,7 +150,7 @@ FITTED = (  # task, tokens it learns from (None: all), how
 
 @cache
 def fit_row(task, how, n_tokens=None):
-    """One fit of a `CRF` in a process of its own, two threads: seconds, memory, accuracy."""
+    """One fit of a `CRF` in a process of its own, one thread: seconds, memory, accuracy."""
     return in_own_process(fit_alone, task, how, n_tokens)
 
 
@@ -160,7 +160,7 @@ def fit_alone(task, how, n_tokens=None):
     """
     from crfbook.models.crf import CRF
 
-    options = {"tol": TOL, "n_jobs": 2, **FITS[how]}
+    options = {"tol": TOL, "n_jobs": 1, **FITS[how]}
     if "sgd" in options["algorithm"]:
         del options["tol"], options["n_jobs"]
     about, model = tagger(task, None), CRF(**options)
@@ -170,7 +170,7 @@ def fit_alone(task, how, n_tokens=None):
         spent = clocked(model.fit, train)[1]
     peak, last, w = own_peak_mb(), model.history_.iloc[-1], model.weights_
     c1, c2 = options.get("c1", 0.0), options.get("c2", 0.0)
-    loss = Objective(train, model.features_, c2=c2, form="default", n_threads=2)(w)[0]
+    loss = Objective(train, model.features_, c2=c2, form="default", n_threads=1)(w)[0]
     objective = loss + c1 * float(np.abs(w).sum())
     allowed = TOL * objective if c2 else 1000 * TOL
     return {
