@@ -302,14 +302,15 @@ PAIR_SENTENCES = None  # all; a model of their pairs takes 20 to 30 CPU minutes
 class Pairs:
     """Spanish names by SBCD, weights virtual: words and shapes, transitions plain, or on the same tests."""
 
-    def __init__(self, n_sentences=None):
+    def __init__(self, n_sentences=None, strengths=None):
         self.setups = {name: set_up("ner", text, n_sentences) for name, text in TESTS.items()}
+        self.strengths = PAIR_STRENGTHS if strengths is None else strengths  # of c1, falling
         self.model, self.guess = cache(self._model), cache(self._guess)
 
     def _model(self, transitions, c1):
         """(SparseResult, CPU seconds), from the model for the c1 before."""
-        setup, place = self.setups[transitions], PAIR_STRENGTHS.index(c1)
-        before = self.model(transitions, PAIR_STRENGTHS[place - 1])[0] if place else None
+        setup, place = self.setups[transitions], self.strengths.index(c1)
+        before = self.model(transitions, self.strengths[place - 1])[0] if place else None
         start = None if before is None else Sparse(before.features, before.w)
         how = {"sizes": setup.sizes, "c1": c1, "tol_gradient": TOL * c1, **SWEEPS}
         return timed(coordinate_descent, setup.corpus, None, start, **how)
