@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.claims import PAPERS, claims, judge, listed, sokolovska2010
+from studies.claims import PAPERS, Narrow, claims, judge, listed, sokolovska2010
 from studies.claims.judge import Found, less, mean_of, more, near, verdict
 from studies.records import read_record
 from tools import chapters as book
@@ -61,23 +61,44 @@ def test_what_a_claim_points_to_is_there(paper):
 
 @pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
 def test_stored_tables_are_those_of_today(path):
-    """Claims that a chapter shows: all of a paper, or of some places. `python -m tools.outputs NN` stores."""
-    for cell in book.read(path).cells:
+    """Claims that a chapter shows: all of a paper, or of some places, in one table or in several.
+
+    `python -m tools.outputs NN` stores. Budgets may be printed instead of being a column.
+    """
+    found, cells = {}, book.read(path).cells
+    for cell in cells:
         paper = re.search(r'\bclaims\("(\w+)"\)', cell.source)
         if cell.cell_type != "code" or not paper:
             continue
-        (html,) = (
-            output.data["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})
-        )
-        head, body = html.split("<tbody>")
-        rows = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row, re.S) for row in body.split("</tr>")[:-1]]
-        columns = re.findall(r"<th>(.*?)</th>", head, re.S)[1 : len(rows[0])]
-        stored = pd.DataFrame(rows, columns=["claim", *columns]).map(unescape).set_index("claim")
-        today = claims(paper[1], RESULTS).set_index("claim")
-        assert set(stored.index) <= set(today.index) and set(today) - set(columns) <= {"where"}
-        if path.stem[:2] != PAPERS[paper[1]][0]:  # what it shows of a place is all of that place
+        found.setdefault(paper[1], [])
+        for output in cell.outputs:
+            if "text/html" in output.get("data", {}):
+                head, body = output.data["text/html"].split("<tbody>")
+                rows = [re.findall(r"<t[hd]>(.*?)</t[hd]>", row, re.S) for row in body.split("</tr>")[:-1]]
+                columns = re.findall(r"<th>(.*?)</th>", head, re.S)[1 : len(rows[0])]
+                table = pd.DataFrame(rows, columns=["claim", *columns]).map(unescape)
+                found[paper[1]].append(table.set_index("claim"))
+    printed = "\n".join(one.get("text", "") for cell in cells for one in cell.get("outputs", []))
+    for paper, tables in found.items():
+        stored, today = pd.concat(tables), claims(paper, RESULTS).set_index("claim")
+        columns = list(stored)
+        assert set(stored.index) <= set(today.index) and set(today) - set(columns) <= {"where", "budget"}
+        if path.stem[:2] != PAPERS[paper][0]:  # what it shows of a place is all of that place
             today = today[today["where"].isin(today.loc[stored.index, "where"])]
+        assert "budget" in columns or all(one in printed for one in today["budget"])
         pd.testing.assert_frame_equal(stored, today[columns], check_names=False)
+
+
+def test_a_narrow_table_has_all_rows_in_short_lines():
+    for paper in PAPERS:
+        table = claims(paper, RESULTS)
+        one = Narrow(table)
+        assert max(map(len, repr(one).splitlines())) <= 100
+        said = " ".join(repr(one).split())
+        for row in table.itertuples():
+            assert all(" ".join(text.split()) in said for text in (row.claim, row.ours, row.verdict))
+        assert one._repr_html_().count("<tr>") == len(table) + 1
+        assert set(one.budgets["budget"]) == set(table["budget"]) - {"-"}
 
 
 CHANGES = [  # paper, record, old text, new text, beginning of a claim, verdicts before and after

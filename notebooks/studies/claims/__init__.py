@@ -7,13 +7,16 @@ page, and errors of the papers.
 
 from importlib import import_module
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 
 from ..records import RESULTS, read_record
 from .judge import VERDICTS, decided, shown, verdict
 
-__all__ = ["PAPERS", "VERDICTS", "claims", "listed"]
+__all__ = ["PAPERS", "VERDICTS", "Narrow", "claims", "listed"]
+
+WIDTH = 96  # of a line of text
 
 PAPERS = {  # the chapter that has the table, and the paper
     "altun2003": ("05", "Altun, Johnson and Hofmann (2003)"),
@@ -53,3 +56,28 @@ def claims(paper, folder=RESULTS):
         judged = verdict(rule, ours, unjudged), decided(rule, ours)
         rows.append([claim, shown(theirs, rule), shown(ours, rule), budget, *judged, where])
     return pd.DataFrame(rows, columns=["claim", "paper", "ours", "budget", "verdict", "decided", "where"])
+
+
+class Narrow:
+    """Some rows of `claims` to show: a table in HTML; as text a paragraph a claim, in short lines.
+
+    What the rows were given to spend stands once, in `budgets`, not in a column.
+    """
+
+    def __init__(self, rows):
+        self.table = rows.set_index("claim").drop(columns=["budget", "where"])
+        self.budgets = rows[["where", "budget"]].drop_duplicates().query("budget != '-'")
+
+    def _repr_html_(self):
+        import pandas as pd
+
+        with pd.option_context("display.max_colwidth", None):
+            return self.table._repr_html_()
+
+    def __repr__(self):
+        lines = []
+        for claim, row in self.table.iterrows():
+            lines += wrap(claim, WIDTH)
+            for name, text in row.items():
+                lines += wrap(text, WIDTH, initial_indent=f"    {name:9}", subsequent_indent=" " * 13)
+        return "\n".join(lines)
