@@ -11,6 +11,7 @@ from .judge import Found, alike, at, less, minus, more, near, ratio, ratios, slo
 REAL = "treebank", "conll2000", "nettalk"
 MANY = "atis", "simulated 120", "simulated 279"  # for Communicator, Communicator, Encyclopedia
 ALL = "ATIS, simulated 120, simulated 279"
+NEAR = 1e-3  # of the last objective of a run
 NAMES = "Method 1", "Method 2", "Method 3", "Method 4"
 
 
@@ -50,20 +51,31 @@ def of_pairs(record, table, budget):
     )  # fmt: skip
 
 
+def near_its_end(curves):
+    """Seconds until each run is first within NEAR of its own last objective: a search that gives up is not
+    training.
+    """
+    runs = curves.groupby(["corpus", "method"])
+    near = curves[curves["objective"] <= (1.0 + NEAR) * runs["objective"].transform("last")]
+    return near.groupby(["corpus", "method"])["CPU s"].first()
+
+
 def of_training(record, table, budget):
     """Seconds and iterations of the four methods, and where they end."""
-    ends = record("10_curves").groupby(["corpus", "method"]).last().loc[[*REAL[1:]]].unstack("corpus")
-    seconds, steps = ends["CPU s"], ends["iteration"]
+    curves = record("10_curves")
+    ends = curves.groupby(["corpus", "method"]).last().loc[[*REAL[1:]]].unstack("corpus")
+    seconds, steps = near_its_end(curves).loc[[*REAL[1:]]].unstack("corpus"), ends["iteration"]
     ended = ends["status"].loc["Method 1"] == "converged"
     shares = (steps.loc["Method 1"] / steps.loc["Sparse"]).items()
     failed = (table["status"]["Method 1"][[*REAL]] != "converged").sum()
     gap = table["above its minimum, at most"]
     above = 100 * gap.loc["nettalk"] / table["objective"].loc["nettalk"]
     yield from at("10, Figure 4", "budget: all sentences; ours 300",
-        ("Methods 1 to 4 train faster than Sparse: its seconds over theirs, CoNLL00, NetTalk", more(1.0),
-         "yes",
+        ("Methods 1 to 4 train faster than Sparse: its seconds over theirs, CoNLL00, NetTalk (each to 0.1 % "
+         "above its own end)", more(1.0), "yes",
          [one for name in NAMES for one in ratios(seconds.loc["Sparse"], seconds.loc[name])]),
-        ("Method 1 trains fastest: its seconds over the next method's", less(1.0), "mostly",
+        ("Method 1 trains fastest: its seconds over the next method's (seconds as above)", less(1.0),
+         "mostly",
          ratios(seconds.loc["Method 1"], seconds.loc[[*NAMES[1:]]].min())),
         ("Method 1 ends after fewer iterations: over those of Sparse (rounding decides if the search fails)",
          less(1.0), "mostly", [Found(x, 0.0 if ended[c] else np.inf) for c, x in shares]),

@@ -175,7 +175,8 @@ def sides(rule, found):
 
 
 VERDICTS = """holds: all our numbers are on the claimed side by more than their errors
-reversed: all are on the other side by more than their errors
+reversed: all are on the other side of the claim's limit by more than their errors (where the limit is not
+0, that need not be an opposite effect)
 weaker: all fall short of the limit, but are on the claimed side of no effect, by more than their errors
 ... where decided: so are those that their errors decide; some are undecided
 mixed: some are on each side by more than their errors
