@@ -7,9 +7,10 @@ from crfbook.evaluation import holm
 
 from .judge import Found, at, less, mean_of, minus, more, near, significant, tested
 
-MODELS = {
-    "(4)": "NP, lexicon of everything, pairs", "single labels": "NP, lexicon of all training sentences"
-}  # fmt: skip
+MODELS = {  # their lexica differ, too
+    "(4), lexicon with test tags": "NP, lexicon of everything, pairs",
+    "single labels, lexicon of training": "NP, lexicon of all training sentences",
+}
 SIZES = 223, 447, 670, 894, 2234, 8936
 PAPER = {  # FCRF less CRF+CRF, by SIZES
     "POS": [6.89, 4.99, 4.01, 3.29, 1.69, 0.64], "joint": [7.27, 5.27, 4.18, 3.54, 1.9, 0.92],
@@ -31,7 +32,8 @@ def claims(record):
     note = targets.loc["POS x NP, all sentences: value and gradient", "note"]
     labels = [float(n) for n in note.split(",")[0].split("x")]
     pairs = labels[0] ** 2 + labels[1] ** 2 + labels[0] * labels[1]
-    weights = table.loc[MODELS["single labels"], "weights"].xs(8936, level="size").groupby("arm").first()
+    single = table.loc[MODELS["single labels, lexicon of training"], "weights"].xs(8936, level="size")
+    weights = single.groupby("arm").first()
     yield from at("12, The paper's claims",
         ("FCRF has less than an eighth of the weights of the chain of pairs: its share, all possible / seen",
          less(1 / 8), "below 0.125",
@@ -101,7 +103,7 @@ def table_3(record):
         return mean_of(training.loc[a, "F1"] - training.loc[b, "F1"])
 
     early = [("random (3)", "random"), ("tree (3)", "tree")]
-    gaps = [abs(off(name).value) for name in ("random", "tree", "random (3)")]
+    means = [training.loc[name, "F1"].mean() for name in ("exact", "random", "tree", "random (3)")]
     schedules = record("13_schedules", "part", "schedule")["without a fixed point"]
     stops = "budget: L-BFGS's own stop; ours a certificate of 1e-4"
     yield from at("13, Table 2", stops,
@@ -120,7 +122,7 @@ def table_3(record):
         ("tree (3) ends too early: its L-BFGS iterations over tree's", less(1), [0.495],
          [slower("tree (3)", "tree", "iterations")]),
         ("F1 varies more over subsets than over inference: standard deviation over the largest difference",
-         more(1), [5.3], [Found(training.loc["exact", "F1"].std() / max(gaps))]),
+         more(1), [5.3], [Found(training.loc["exact", "F1"].std() / (max(means) - min(means)))]),
         "13, Table 1",
         ("belief propagation always converged: sentences without a fixed point, random, tree; train, test",
          near(0, 0.5), [0],
