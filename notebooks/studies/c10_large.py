@@ -139,7 +139,9 @@ FITS = {  # how, what `CRF` is given
     "SGD-L1, active": {"algorithm": "sgd-l1", "c1": 1.0, "inference": "active", "max_iterations": 5},
     "OWL-QN": {"algorithm": "owlqn", "c1": 1.0, "c2": 0.0},
     # without a limit it had not ended after 41 CPU minutes, where the exact one, of 392 iterations, took five
-    "OWL-QN, active": {"algorithm": "owlqn", "c1": 1.0, "c2": 0.0, "inference": "active", "max_iterations": 400},
+    "OWL-QN, active": {
+        "algorithm": "owlqn", "c1": 1.0, "c2": 0.0, "inference": "active", "max_iterations": 400,
+    },
 }  # fmt: skip
 FITTED = (  # task, tokens it learns from (None: all), how
     ("joint", None, ("exact", "active")),
