@@ -39,7 +39,7 @@ def claims(record):
     decoders = record("11_decoders", "model", "decoder", "task").loc["perceptron"]
     yield from of_seconds(decoders)
     yield from of_sweeps(decoders)
-    yield from of_training(record, faster(decoders, EXPANDED, "plain"))
+    yield from of_training(record)
     yield from of_beams(record, decoders)
 
 
@@ -98,15 +98,15 @@ def of_sweeps(decoders):
     )  # fmt: skip
 
 
-def of_training(record, speed):
-    """Table 3; speed : of C-EXP's decoding, over Viterbi's."""
+def of_training(record):
+    """Table 3. Its record is of another processor than that of decoding: no factor of one over the other."""
     training = record("11_training", "transitions", "task")
     trained = ratios(*(training.loc[name, "10 epochs (s)"].loc[list(TASKS)] for name in ("tables", EXPANDED)))
     yield from at("11, Table 3", "budget: 10 epochs; ours the first and nine times a late one's median",
         ("C-EXP trains the perceptron faster than Viterbi: times as fast", more(1), [2.7, 13.3, 18.9],
          trained),
-        ("training gains less than decoding: its factor over that of decoding", less(1), [0.77, 0.64, 0.07],
-         [over(a, b) for a, b in zip(trained, speed, strict=True)]),
+        ("training gains less than decoding: its factor over that of decoding", None, "0.77 / 0.64 / 0.07",
+         "training and decoding were timed on different processors"),
         ("pruning is weak at the beginning of training: first epoch over a late one, C-EXP", more(1),
          "probably",
          ratios(*(training.loc[EXPANDED, name].loc[list(TASKS)] for name in ("first epoch", "us a token")))),
