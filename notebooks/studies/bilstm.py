@@ -6,7 +6,8 @@ TEXTS holds "train", "dev" and "test": {name: [[words, labels] of a sentence]}, 
 accuracy on "dev" has not risen for PATIENCE epochs; the weights of the best epoch tag.
 
 Words in lower case as vectors, drawn at random (no text beside the training part is read), a convolution over
-letters, a bidirectional LSTM, a linear layer, and the CRF of chapter 02 (Lample et al. 2016, Ma and Hovy 2016).
+letters, a bidirectional LSTM, a linear layer, and the CRF of chapter 02 (Lample and others 2016; Ma and Hovy
+2016).
 """
 
 import json

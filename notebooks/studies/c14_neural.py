@@ -7,8 +7,8 @@ Python with torch, if this one has none.
 import json
 
 from .c14_tools import HERE, new_folder, program, seen
-from .records import each, rounded
 from .harness import study
+from .records import each, rounded
 from .work import columns_of, dataset, set_up
 
 CORPORA, PATIENCE = ("ner", "chunking"), 5
@@ -36,12 +36,12 @@ def neural_row(task, seed, n_sentences):
     command = program("torch"), "-P", HERE / "bilstm.py", folder / "texts", folder / "answer", seed, PATIENCE
     seen(command)
     found = json.loads((folder / "answer").read_text(encoding="utf-8"))
-    last = list(setup.parts)[-1]
-    score = setup.reports({**{name: part.gold for name, part in setup.parts.items()}, last: found["labels"]})
+    curve, best, part = found["curve"], found["best"], list(setup.parts)[-1]
+    labels = {name: held.gold for name, held in setup.parts.items()} | {part: found["labels"]}
     return {
-        "epochs": len(found["curve"]), "best": found["best"], "dev accuracy": 100 * found["curve"][found["best"] - 1][1],
-        "CPU s": found["curve"][-1][0], "weights": found["weights"], "MB": found["MB"],
-        "tagging CPU s": found["tagging"], "F1": 100 * score[last].f1, "version": found["version"],
+        "epochs": len(curve), "best": best, "accuracy when stopped": 100 * curve[best - 1][1],
+        "CPU s": curve[-1][0], "weights": found["weights"], "MB": found["MB"],
+        "tagging CPU s": found["tagging"], "F1": setup.scores(labels)[part], "version": found["version"],
     }  # fmt: skip
 
 
