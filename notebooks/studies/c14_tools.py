@@ -186,7 +186,7 @@ NAMED_BY = {"Wapiti": "CRFBOOK_WAPITI", "CRF++": "CRFBOOK_CRFPP", "MALLET": "MAL
 
 @cache
 def program(tool):
-    """Where a tool is: a path; of MALLET a class path that includes MalletChain; None: nowhere."""
+    """Where a tool is: a path; of MALLET a class path that includes the programs here; None: nowhere."""
     named = os.environ.get(NAMED_BY.get(tool, "CRFBOOK_PEERS_PYTHON"))
     if tool == "Wapiti":
         return shutil.which(named or "")
@@ -196,7 +196,8 @@ def program(tool):
         if not (named and shutil.which("java") and shutil.which("javac")):
             return None
         folder = new_folder()
-        command = "javac", "-nowarn", "-cp", named, "-d", folder, HERE / "MalletChain.java"
+        programs = HERE.glob("*.java")
+        command = "javac", "-nowarn", "-cp", named, "-d", folder, *programs
         subprocess.run(command, check=True, capture_output=True)
         return f"{folder}{os.pathsep}{named}"
     has = f"from importlib.metadata import version; version({tool!r})"
