@@ -220,7 +220,9 @@ def of_torch_struct(node, edge, seq_ptr, labels):
         return LinearChainCRF(tables + first, lengths=mask.sum(1))
 
     def log_p(x, y, mask):
-        log_z = chain(x, mask).partition if x.shape[1] > 1 else x.logsumexp(2)
+        log_z = x[:, 0].logsumexp(1)  # of sentences of one token, which have no table
+        if x.shape[1] > 1:
+            log_z = torch.where(mask[:, 1], chain(x, mask).partition, log_z)
         own = (x.gather(2, y[..., None])[..., 0] * mask).sum()
         return own + (pairs[y[:, :-1], y[:, 1:]] * mask[:, 1:]).sum() - log_z.sum()
 

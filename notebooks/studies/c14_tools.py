@@ -50,7 +50,7 @@ U14:%m[0,0,"^.{1,2}"]\nU15:%m[0,0,"^.{1,3}"]\nU16:%m[0,0,".{1,2}$"]\nU17:%m[0,0,
 U18:%m[0,0,".{1,4}$"]\nU19:%m[-1,0,".{1,2}$"]\nU20:%m[1,0,".{1,2}$"]"""
 CORPORA = {"chunking": "chunking", "names": "ner", "ewt": "ewt", "joint": "joint"}  # tasks of work.py
 C2, GOALS = 1.0, (1e-2, 1e-3, 1e-4)  # the penalty; goals above the optimum, relative
-LIMIT, FEW = 600, 1  # CPU seconds of a training; iterations of one for its weights alone
+LIMIT, FEW = 300, 1  # CPU seconds of a training; iterations of one for its weights alone
 LAYERS, MOST_LABELS = 500, 100  # sentences of layers; labels of torch-struct, whose tables have L^3 numbers
 SETS = "observed", "dense"
 HERE = Path(__file__).parent
@@ -186,7 +186,7 @@ NAMED_BY = {"Wapiti": "CRFBOOK_WAPITI", "CRF++": "CRFBOOK_CRFPP", "MALLET": "MAL
 
 @cache
 def program(tool):
-    """Where a tool is: a path; of MALLET a class path that includes MalletChain; None: nowhere."""
+    """Where a tool is: a path; of MALLET a class path that includes the programs here; None: nowhere."""
     named = os.environ.get(NAMED_BY.get(tool, "CRFBOOK_PEERS_PYTHON"))
     if tool == "Wapiti":
         return shutil.which(named or "")
@@ -196,7 +196,8 @@ def program(tool):
         if not (named and shutil.which("java") and shutil.which("javac")):
             return None
         folder = new_folder()
-        command = "javac", "-nowarn", "-cp", named, "-d", folder, HERE / "MalletChain.java"
+        programs = HERE.glob("*.java")
+        command = "javac", "-nowarn", "-cp", named, "-d", folder, *programs
         subprocess.run(command, check=True, capture_output=True)
         return f"{folder}{os.pathsep}{named}"
     has = f"from importlib.metadata import version; version({tool!r})"
