@@ -11,7 +11,7 @@ program of its own, GrmmPairs.java; MALLET_CLASSPATH names its classes, see c14_
 """
 
 import json
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -20,9 +20,8 @@ from crfbook.data.corpus import offsets
 from crfbook.data.features import from_keys
 
 from .c13 import engine_of
-from .c14_peers import seconds
 from .c14_tools import mallet, new_folder, seen, there
-from .harness import in_own_process, own_peak_mb, study
+from .harness import in_own_process, own_peak_mb, race, study
 from .records import cells, each, rounded
 from .work import dataset
 
@@ -65,10 +64,10 @@ def of_crfbook(sizes, name, n_sentences):
         model = model._replace(engine=engine, options=options)
     stats, found = np.zeros(4, np.int64), {}
     log_z = dynamic.marginals(corpus, model, stats=stats)[1].tolist()  # compiles, too
-    spent = [seconds(dynamic.marginals, corpus, model), np.nan]
+    spent = [race({"": partial(dynamic.marginals, corpus, model)}, 3)[""].median_cpu, np.nan]
     if name == "exact":
         found["best"] = dynamic.decode(corpus, model)[1].tolist()
-        spent.append(seconds(dynamic.decode, corpus, model))
+        spent.append(race({"": partial(dynamic.decode, corpus, model)}, 3)[""].median_cpu)
     found |= {"log Z": log_z, "sweeps": stats[2] / n_sentences, "unsettled": int(stats[1])}
     return found | {"CPU s": spent, "MB": own_peak_mb()}
 
