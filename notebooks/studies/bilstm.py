@@ -44,7 +44,10 @@ class Tagger(nn.Module):
 
     def scores(self, words, letters, length):
         """(B, T, L): of labels, from the sentence as a whole; that of the start is in the first."""
-        spelt = self.convolution(self.letter(letters).flatten(0, 1).transpose(1, 2)).amax(2)
+        spelt = self.convolution(self.letter(letters).flatten(0, 1).transpose(1, 2)).relu()
+        spelt = (spelt * (letters.flatten(0, 1) != PAD)[:, None]).amax(
+            2
+        )  # whatever longer words are beside it
         x = torch.cat([self.word(words), spelt.view(*words.shape, FILTERS)], 2)
         packed = pack_padded_sequence(self.drop(x), length, batch_first=True, enforce_sorted=False)
         x = self.linear(self.drop(pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]))

@@ -8,7 +8,7 @@ import json
 
 from .c14_tools import HERE, new_folder, program, seen
 from .harness import study
-from .records import each, rounded
+from .records import cells, each, rounded
 from .work import columns_of, dataset, set_up
 
 CORPORA, PATIENCE = ("ner", "chunking"), 5
@@ -18,7 +18,7 @@ def texts(task, n_sentences):
     """{"train", "dev", "test"} of sentences as (words, labels); test: the last held-out part."""
     _, train, parts = columns_of(task, n_sentences)
     n = len(train) - len(train) // 10
-    parts = {"train": train[:n], "dev": train[n:], "test": list(parts.values())[-1][:n_sentences]}
+    parts = {"train": train[:n], "dev": train[n:], "test": list(parts.values())[-1]}
 
     def pairs(columns):
         words, ends = columns.columns["word"], columns.seq_ptr.tolist()
@@ -48,9 +48,7 @@ def neural_row(task, seed, n_sentences):
 @study("14_neural.csv")
 def neural(tasks=CORPORA, seeds=(0, 1, 2), n_sentences=None):
     """A BiLSTM-CRF in PyTorch on two corpora, three seeds, one thread; hours."""
-    keys = [{"task": task, "seed": seed} for task in tasks for seed in seeds]
-    yield (
-        "14_neural.csv",
-        each(rounded(neural_row), keys, n_sentences=n_sentences),
-        [dataset(t) for t in tasks],
-    )
+    if program("torch") is None:
+        raise RuntimeError("neural: expected PyTorch here, or in the Python that CRFBOOK_PEERS_PYTHON names")
+    keys = cells(task=tasks, seed=seeds)
+    yield "14_neural.csv", each(rounded(neural_row), keys, n_sentences=n_sentences), [*map(dataset, tasks)]
