@@ -2,7 +2,7 @@
 
 The outer loop, the optimisers and the certificate are those of `CRF.fit` (training/loop.py). The workers
 compute sums over the corpus. With "perceptron" each shard trains by itself, and the weights are averaged
-after each epoch (parameter mixing): a quick approximate model.
+after each epoch (parameter mixing): an approximate model.
 
 Sources: docs/SPEC.md, A.11; McDonald, Hall and Mann (2010), "Distributed training strategies for the
 structured perceptron", for iterative parameter mixing.

@@ -124,7 +124,7 @@ def table_3(record):
         ("F1 varies more over subsets than over inference: standard deviation over the largest difference",
          more(1), [5.3], [Found(training.loc["exact", "F1"].std() / (max(means) - min(means)))]),
         "13, Table 1",
-        ("belief propagation always converged: sentences without a fixed point, random, tree; train, test",
+        ("belief propagation always converged: sentences that did not settle, random, tree; train, test",
          near(0, 0.5), [0],
          [Found(schedules[part, name]) for part in ("train", "test") for name in ("random", "tree")]),
     )  # fmt: skip
