@@ -103,7 +103,7 @@ def lazy_mean(F, when, cell, amount, m):
     np.add.at(w_sum, cell, when * amount)
     return w, w - w_sum / m
 
-# wrong: the counter starts one late | lazy-mean-test
+# wrong: c - 1 in the sum, c in the division | lazy-mean-test
 def lazy_mean(F, when, cell, amount, m):
     w, w_sum = np.zeros(F), np.zeros(F)
     np.add.at(w, cell, amount)
