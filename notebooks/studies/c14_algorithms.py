@@ -19,8 +19,7 @@ from crfbook.data.corpus import slice_sequences
 from crfbook.evaluation import holm, paired_test
 from crfbook.models.parameters import ALGORITHMS
 
-from .c14_memory import settled
-from .harness import follow, in_own_process, own_peak_mb, quiet, study
+from .harness import follow, in_own_process, quiet, study, with_memory
 from .records import cells, rounded
 from .work import dataset, set_up
 
@@ -104,8 +103,8 @@ def tenth_row(task, arm, setting, n_sentences):
     adds to the largest resident size, MB.
     """
     setup = set_up(task, None, n_sentences, True)
-    model, before = ready(setup, arm, setting), settled()
-    seconds, added = trained(model, setup, TUNING), own_peak_mb() - before
+    model = ready(setup, arm, setting)
+    seconds, added = with_memory(trained, model, setup, TUNING)
     about = {"CPU s": seconds, "MB added": added, "iterations": model.n_iter_, "status": model.status_}
     return {"tenth": setup.scores(model.weights_)["tenth"], **about}
 

@@ -6,7 +6,6 @@ is given lies outside the clock. Each side runs in a process of its own.
 """
 
 import os
-import sys
 import tempfile
 import time
 from statistics import median
@@ -225,46 +224,3 @@ def dicts(repeats=3):
             for what, bounds in limits.items():
                 ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
                 yield Row(f"{kind}: {what}", ours, theirs, "CPU s", *bounds)
-
-
-START = """import time
-import {0}
-x = {1!r}
-{2}
-print(time.process_time(), next(int(l.split()[1]) for l in open("/proc/self/status") if "VmHWM" in l) / 1024)
-"""
-
-
-def started(code, folder):
-    """(CPU seconds, MB) of a process that tags a sentence. Compiled sources lie in `folder`."""
-    import subprocess
-
-    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    return [float(x) for x in done.stdout.split()]
-
-
-@study()
-def start(repeats=3):
-    """A process from its start to the first tagged sentence: NumPy, kernels, python-crfsuite; NumPy alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        in_own_process(prepare, "known", folder)
-        path, x = os.path.join(folder, "known"), sentences("known")[2][0]
-        ways = {
-            "NumPy": ("crfbook", f"crfbook.Tagger({path!r}).tag(x)"),
-            "kernels": ("crfbook", f"crfbook.Tagger({path!r}, kernels=True).tag(x)"),
-            "peer": ("pycrfsuite", f"t = pycrfsuite.Tagger(); t.open({path!r}); t.tag(x)"),
-            "import numpy": ("numpy", ""),
-        }
-        done = {way: [] for way in ways}
-        for _ in range(repeats + 1):
-            for way, (module, call) in ways.items():
-                done[way].append(started(START.format(module, x, call), folder))
-        asked = {"seconds": ("CPU s", (0.15, 0.10), (0.60, 0.52)), "memory": ("MB", (45, 35), (170, 162))}
-        for i, (what, (unit, *limits)) in enumerate(asked.items()):
-            least = {way: median(run[i] for run in runs[1:]) for way, runs in done.items()}
-            for way, (required, aim) in zip(("NumPy", "kernels"), limits, strict=True):
-                note = (
-                    f"required {required}, aim {aim} {unit}; import numpy {least['import numpy']:.3g} {unit}"
-                )
-                yield Row(f"{way}: {what} to the first sentence", least[way], least["peer"], unit, note=note)

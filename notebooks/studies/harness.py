@@ -10,6 +10,8 @@ Fair timings: a warm-up, candidates in turn (A B A B ...), medians, ratios in on
 noisy: quote ratios and medians, never a single time. Compilation is timed apart (the warm-up).
 """
 
+import ctypes
+import gc
 import inspect
 import json
 import os
@@ -231,6 +233,22 @@ def own_peak_mb():
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
     except (OSError, StopIteration):
         return 0.0
+
+
+def settled():
+    """The resident size in MB, once what is free has gone back to the system: sizes count anew from here."""
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return own_peak_mb()
+
+
+def with_memory(run, *args, **options):
+    """(what the call returns, MB that it adds to the largest resident size)."""
+    before = settled()
+    found = run(*args, **options)
+    return found, own_peak_mb() - before
 
 
 def peak_mb():

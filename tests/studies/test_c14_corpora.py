@@ -29,7 +29,7 @@ def test_of_many_labels_a_beginning_is_learnt_from(name):
 def test_both_tools_end_at_one_objective(monkeypatch, tmp_path):
     pytest.importorskip("pycrfsuite")
     monkeypatch.setattr("studies.harness.in_own_process", in_this_one)
-    monkeypatch.setattr(c14_corpora, "settled", lambda: 0.0)
+    monkeypatch.setattr("studies.harness.settled", lambda: 0.0)
     (path,) = run("other-corpora", folder=tmp_path, corpora=("WNUT-17",), processes=1, most=1e5)
     rows = read_record(path)[1]
     assert [row["tool"] for row in rows] == ["crfbook", "crfbook, auto", "CRFsuite"]
