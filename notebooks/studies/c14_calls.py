@@ -18,6 +18,8 @@ from .harness import Row, in_own_process, quiet, study, timed
 from .work import load_dataset
 
 N_CALLS = 600
+FLOATS = "floats1", "floats10", "floats50"
+WORDS = "CRF(template='words'), 25 words"
 STREETS = "Street Avenue Road Lane Drive Court Place Square Terrace Way".split()
 KINDS = "number name kind occupancy unit town state zip corner building".split()
 
@@ -64,9 +66,9 @@ def with_floats(n):
     """f(words, rng): a word and n floats a token."""
 
     def make(words, rng):
-        return [
-            {"word": word} | {f"f{j}": x for j, x in enumerate(rng.normal(size=n).tolist())} for word in words
-        ]
+        numbers = rng.normal(size=(len(words), n)).tolist()
+        told = [{f"f{j}": x for j, x in enumerate(row)} for row in numbers]
+        return [{"word": word} | row for word, row in zip(words, told, strict=True)]
 
     return make
 
@@ -109,12 +111,7 @@ def asked(kind, tagger, model, peer, words):
         return [{y: peer.marginal(y, t) for y in peer.labels()} for t in range(len(x))]
 
     if kind == "words":
-        return {
-            WORDS: (
-                lambda x: words.predict_single([t[2][3:] for t in x]),
-                peer.tag,
-            )
-        }
+        return {WORDS: (lambda x: words.predict_single([t[2][3:] for t in x]), peer.tag)}
     calls = {"Tagger.tag": (tagger.tag, peer.tag), "tagger_.tag": (model.tagger_.tag, peer.tag)}
     calls |= {"CRF.predict([x])": (lambda x: model.predict([x]), peer.tag)}
     calls |= {"predict_single": (model.predict_single, peer.tag)}
@@ -163,23 +160,22 @@ def called(kind, folder, n=None):
     return found
 
 
-TAGS = {"known": (1.2, 1.0), "unknown": (2.0, 1.3), "nested": (0.8, 0.6), "tutorial": (0.9, 0.7)}
-WORDS = "CRF(template='words'), 25 words"
-LIMITS = {"all marginals as dicts": (0.5, 0.3), "marginals of the best labels": (1.2, 0.9), WORDS: (1.0, 0.8)}
+def medians(run, kinds, repeats):
+    """Yield (kind, what, CPU seconds of ours, of theirs), medians of processes, of all that `run` times."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in kinds:
+            in_own_process(prepare, kind, folder)
+            done = [in_own_process(run, kind, folder) for _ in range(repeats)]
+            for what in done[0]:
+                yield kind, what, *(median(one[what][side] for one in done) for side in (0, 1))
 
 
 @study()
 def calls(repeats=3):
     """One sentence a call: labels, marginals, by a `Tagger` and by a `CRF`, of six kinds of input."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in ("known", "unknown", "nested", "tutorial", "words", "floats1", "floats10", "floats50"):
-            in_own_process(prepare, kind, folder)
-            done = [in_own_process(called, kind, folder) for _ in range(repeats)]
-            for what in done[0]:
-                ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
-                limits = LIMITS.get(what) or TAGS.get(kind, (None, None))
-                limits = (2.2, 1.5) if "predict" in what and kind == "known" else limits
-                yield Row(f"{kind}: {what}", 1e6 * ours, 1e6 * theirs, "CPU us", *limits)
+    kinds = "known", "unknown", "nested", "tutorial", "words", *FLOATS
+    for kind, what, *seconds in medians(called, kinds, repeats):
+        yield Row(f"{kind}: {what}", *(1e6 * one for one in seconds), "CPU us")
 
 
 def batch(kind, folder):
@@ -202,25 +198,11 @@ def batch(kind, folder):
         "fit, c2 = 1": (lambda: CRF(**setting).fit(X, y), lambda: train(trainer(X, y, **setting))),
     }
     with quiet():
-        return {
-            what: [median(timed(run)[1] for _ in range(3)) for run in sides] for what, sides in works.items()
-        }
-
-
-BATCH = {  # kind: required and aim of tagging, of fitting
-    "nested": ((0.9, 0.7), (0.3, 0.25)), "tutorial": ((0.8, 0.5), (0.65, 0.55)),
-    **dict.fromkeys(("floats1", "floats10", "floats50"), ((2.0, 1.0), (None, None))),
-}  # fmt: skip
+        return {what: [median(timed(f)[1] for _ in range(3)) for f in both] for what, both in works.items()}
 
 
 @study()
 def dicts(repeats=3):
     """Dicts of a whole text: nested, those of a tutorial, and with 1, 10 and 50 floats a token."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kind, (tagging, fitting) in BATCH.items():
-            in_own_process(prepare, kind, folder)
-            done = [in_own_process(batch, kind, folder) for _ in range(repeats)]
-            limits = {"reading": (1.2, 0.8), "batch tagging": tagging, "fit, c2 = 1": fitting}
-            for what, bounds in limits.items():
-                ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
-                yield Row(f"{kind}: {what}", ours, theirs, "CPU s", *bounds)
+    for kind, what, *seconds in medians(batch, ("nested", "tutorial", *FLOATS), repeats):
+        yield Row(f"{kind}: {what}", *seconds, "CPU s")
