@@ -7,8 +7,8 @@ import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from studies import c11
-from studies.c06 import Case, print_fit
-from studies.c11 import fit_default, time_decoders, time_training
+from studies.c06 import Case, fit_form, print_fit
+from studies.c11 import time_decoders, time_training
 from studies.work import random_tagger
 
 
@@ -37,7 +37,7 @@ def test_the_fit_finds_the_costs():
         corpus, features, w = random_tagger(rng, largest=200)
         sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
         cases.append(Case(None, sizes, {DECODING[2]: float(true @ terms(DECODING[2], sizes))}))
-    found = fit_default(cases)
+    found = fit_form(cases, DECODING[2])
     for _, sizes, took in cases:
         np.testing.assert_allclose(found @ terms(DECODING[2], sizes), took[DECODING[2]], rtol=1e-3)
 
