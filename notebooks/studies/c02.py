@@ -20,9 +20,8 @@ def random_evaluation(labels, seed=0):
 
     rng = np.random.default_rng(seed)
     n = 20 * int(np.clip(CELLS / labels**2, 4_000, 60_000) / 20)
-    corpus = make_corpus(
-        np.arange(0, n + 1, 20), np.arange(n + 1), rng.integers(0, 50, n), labels=rng.integers(0, labels, n)
-    )
+    attributes, gold = rng.integers(0, 50, n), rng.integers(0, labels, n)
+    corpus = make_corpus(np.arange(0, n + 1, 20), np.arange(n + 1), attributes, labels=gold)
     features = observed(corpus, labels, 50, 1)
     objective, w = Objective(corpus, features, form="batched"), rng.normal(0.0, 0.3, features.n_features)
     return n, lambda: objective(w)

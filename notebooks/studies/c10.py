@@ -259,11 +259,8 @@ def active_sets(names=tuple(TASKS), n_train=None, n_repeats=5):
 # ---- where training starts, and which rule makes the sets ----
 
 START = 30  # iterations of the pseudo-likelihood, as in the paper
-ACTIVE = [
-    (name, rule, {"outside": outside, "rule": rule})
-    for name, outside in (("Method 1", "zero"), ("default outside", "default"))
-    for rule in ("share", "mass")
-]
+ACTIVE = cells(outside=("zero", "default"), rule=("share", "mass"))
+METHODS = {None: "exact", "zero": "Method 1", "default": "default outside"}  # by `outside`
 
 
 def mass_of(corpus, features, w):
@@ -289,16 +286,15 @@ def start_rows(corpus, n_train, max_iterations):
     eps = {"share": EPS, "mass": mass_of(setup.corpus, features, trained(exact, n)[0].w)}
     starts = ("zero", None, 0, 0.0), ("pseudo-likelihood", begun.w, begun.n_iter, took)
     for start, w0, before, spent in starts:
-        for method, rule, options in (("exact", "", None), *ACTIVE):
-            objective, kept = exact, features.n_labels
+        for options in ({}, *ACTIVE):
+            objective, rule = exact, options.get("rule", "")
             if options:
                 objective = active.ActiveObjective(setup.corpus, features, c2=C2, eps=eps[rule], **options)
             found, seconds = trained(objective, n, w0, max_iterations - before)
-            if options:
-                kept = objective.n_kept
             right = decode(setup.held, features, found.w) == setup.held.labels
             rows.append({
-                "start": start, "method": method, "rule": rule, "eps": eps.get(rule, ""), "labels kept": kept,
+                "start": start, "method": METHODS[options.get("outside")], "rule": rule,
+                "eps": eps.get(rule, ""), "labels kept": objective.n_kept if options else features.n_labels,
                 "CPU s": seconds + spent, "of it, start": spent, "iterations": found.n_iter + before,
                 "objective": f"{exact(found.w)[0]:.3f}", "status": found.status,
                 "accuracy": f"{100 * np.mean(right):.2f}",

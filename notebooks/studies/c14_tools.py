@@ -373,12 +373,8 @@ def tagging(here, its, model, done):
         found = {"start": spent[0], "whole": spent[1] - spent[0], "labels": labels}
     score = here.work.scores({"test": found["labels"]})["test"] if done else ""
     speeds = {f"sentences/s, {x}": n / found[x] if x in found else "" for x in ("whole", "one", "Viterbi")}
-    return {
-        "version": found.get("version", ""),
-        here.work.task.measure: score,
-        "first answer": found["start"],
-        **speeds,
-    }
+    about = {"version": found.get("version", ""), here.work.task.measure: score}
+    return about | {"first answer": found["start"], **speeds}
 
 
 def layer_row(process, tool, corpus, n_sentences):

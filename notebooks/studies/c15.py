@@ -69,16 +69,17 @@ def model(**more):
 
 
 @contextlib.contextmanager
-def cluster(n_workers=2, profiler=False):
+def cluster(n_workers=2, profiler=False, **more):
     """A client of `n_workers` processes with one thread each, with Dask's profiler or without.
-    A worker that is killed twice starts again twice (see the chapter's section 9).
+
+    more : of `LocalCluster`. A worker that is killed twice starts again twice (see the chapter's section 9).
     """
     import dask
     from distributed import Client, LocalCluster
 
     rules = {"distributed.worker.profile.enabled": profiler, "distributed.deploy.lost-worker-timeout": "1h"}
-    size = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
-    with dask.config.set(rules), LocalCluster(**size, silence_logs=50) as local, Client(local) as client:
+    more |= {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
+    with dask.config.set(rules), LocalCluster(**more, silence_logs=50) as local, Client(local) as client:
         yield client
 
 
