@@ -8,11 +8,12 @@ is given lies outside the clock. Each side runs in a process of its own.
 import os
 import tempfile
 import time
+from functools import partial
 from statistics import median
 
 import numpy as np
 
-from .c14_wild import attributes
+from .c14_wild import tokens
 from .crfsuite import attribute_strings, train, trainer
 from .harness import Row, in_own_process, quiet, study, timed
 from .work import load_dataset
@@ -62,15 +63,11 @@ def nested(words):
     return rows
 
 
-def with_floats(n):
-    """f(words, rng): a word and n floats a token."""
-
-    def make(words, rng):
-        numbers = rng.normal(size=(len(words), n)).tolist()
-        told = [{f"f{j}": x for j, x in enumerate(row)} for row in numbers]
-        return [{"word": word} | row for word, row in zip(words, told, strict=True)]
-
-    return make
+def with_floats(words, n, rng):
+    """A word and n floats a token."""
+    numbers = rng.normal(size=(len(words), n)).tolist()
+    told = [{f"f{j}": x for j, x in enumerate(row)} for row in numbers]
+    return [{"word": word} | row for word, row in zip(words, told, strict=True)]
 
 
 def sentences(kind):
@@ -78,23 +75,14 @@ def sentences(kind):
     rng = np.random.default_rng(0)
     if kind in ("tutorial", "words"):
         data = load_dataset("conll2000")
-        columns = {}
-        for part, text in (("train", data.train), ("test", data.test)):
-            words = [[token[0] for token in sentence] for sentence in text.sentences()]
-            if kind == "tutorial":
-                columns[part] = [[attributes(s, None, i) for i in range(len(s))] for s in words]
-            else:
-                columns[part] = attribute_strings(text, "words")
-        X, y = columns["train"], data.train.labels_by_sequence()
-        return X, y, [x for x in columns["test"] if 20 <= len(x) <= 30][:N_CALLS]
-    addresses = [address(rng) for _ in range(2000)]
-    make = nested if kind == "nested" else strings
-    if kind.startswith("floats"):
-        floats = with_floats(int(kind[6:]))
-        X = [floats(words, rng) for words, _ in addresses[:600]]
-        return X, [y for _, y in addresses[:600]], [floats(address(rng)[0], rng) for _ in range(N_CALLS)]
-    new = [make(address(rng, kind == "unknown")[0]) for _ in range(N_CALLS)]
-    return [make(words) for words, _ in addresses], [y for _, y in addresses], new
+        told = tokens if kind == "tutorial" else partial(attribute_strings, template="words")
+        X, new = map(told, (data.train, data.test))
+        return X, data.train.labels_by_sequence(), [x for x in new if 20 <= len(x) <= 30][:N_CALLS]
+    addresses, make = [address(rng) for _ in range(2000)], nested if kind == "nested" else strings
+    if kind in FLOATS:
+        addresses, make = addresses[:600], partial(with_floats, n=int(kind[6:]), rng=rng)
+    X, y = [make(words) for words, _ in addresses], [labels for _, labels in addresses]
+    return X, y, [make(address(rng, kind == "unknown")[0]) for _ in range(N_CALLS)]
 
 
 def asked(kind, tagger, model, peer, words):

@@ -58,20 +58,19 @@ def attributes(words, tags, i):
     return found
 
 
+def tokens(columns, tag=None):
+    """`attributes` of each token of each sentence; tag: the name of the column of tags."""
+    words = columns.by_sequence(next(iter(columns.columns)))
+    tags = columns.by_sequence(tag) if tag else [None] * len(words)
+    return [[attributes(w, t, i) for i in range(len(w))] for w, t in zip(words, tags, strict=True)]
+
+
 def dicts(name):
     """(X, y, X of the test part, description) of a corpus: lists of lists of dicts."""
     dataset, task, tag = CORPORA[name]
     data = load_dataset(dataset, task)
-
-    def rows(columns):
-        place = list(columns.columns).index(tag) if tag else None
-        for sentence in columns.sentences():
-            words = [token[0] for token in sentence]
-            tags = [token[place] for token in sentence] if tag else None
-            yield [attributes(words, tags, i) for i in range(len(words))]
-
     about = f"{data.source}, {data.train.n_tokens:,} tokens, {len(set(data.train.labels)):,} labels"
-    return list(rows(data.train)), data.train.labels_by_sequence(), list(rows(data.test)), about
+    return tokens(data.train, tag), data.train.labels_by_sequence(), tokens(data.test, tag), about
 
 
 def _crfsuite(X, y, setting, jobs):
@@ -150,8 +149,7 @@ def wild_on(name, repeats=3):
     seconds = [reached(paths[side], best * (1.0 + CLOSE)) for side in ("ours", "crfsuite")]
     note = f"lowest objective {best:.2f}"
     if seconds[1] == float("inf"):  # it took at least what it took without having got there
-        seconds[1] = paths["crfsuite"][-1][0]
-        stands = paths["crfsuite"][-1][1]
+        seconds[1], stands = paths["crfsuite"][-1]
         note += f"; CRFsuite stands at {stands:.2f} after {len(paths['crfsuite'])} iterations"
     yield Row(f"{name}: {WORK['close']}", *seconds, "CPU s", note=note)
 
