@@ -342,11 +342,9 @@ def curve_rows(corpus, n_train, max_iterations):
             values.append(judge(w)[0] if judge else step.objective)
 
         found = follow(minimize, objective, start, c2=C2, look=look, tol=TOL, max_iterations=max_iterations)
-        rows += [
-            {"method": name, "iteration": tick.step.iteration, "CPU s": tick.cpu, "objective": value,
-             "status": found.result.status}
-            for tick, value in zip(found.ticks, values, strict=True)
-        ]  # fmt: skip
+        for tick, value in zip(found.ticks, values, strict=True):
+            row = {"method": name, "iteration": tick.step.iteration, "CPU s": tick.cpu, "objective": value}
+            rows.append(row | {"status": found.result.status})
     return rows
 
 
@@ -358,6 +356,7 @@ def active_curves(names=("conll2000", "nettalk", "atis", "simulated 279"), n_tra
     yield "10_curves.csv", jobs, [one for name in names for one in columns_of(name)[2]]
 
 
+PEERS_ON = "conll2000", "nettalk", "atis", "simulated 120", "simulated 279"
 ONLY_SEEN = {"feature.possible_transitions": False, "feature.possible_states": False}
 
 
@@ -382,7 +381,7 @@ def peer_row(corpus, n_train, n_iterations):
 
 
 @study("10_peers.csv", frozen=("lbfgs", "decoders"))
-def active_peers(names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), n_train=1000):
+def active_peers(names=PEERS_ON, n_train=1000):
     """Training and decoding beside CRFsuite on the same features; minutes."""
     jobs = each(rounded(peer_row), cells(corpus=names), n_train=n_train, n_iterations=20)
     yield "10_peers.csv", jobs, [one for name in names for one in columns_of(name)[2]]

@@ -13,7 +13,7 @@ from crfbook.decoding import decode
 from crfbook.learners.stochastic import sgd
 
 from . import c14_tools
-from .c10 import C2, columns_of, encoded, renewing
+from .c10 import C2, PEERS_ON, columns_of, encoded, renewing
 from .c11 import TAGGERS, beginning, data_of, growing_tagger, tagger, us_a_token
 from .harness import Row, clocked, cpu_row, follow, in_own_process, own_peak_mb, quiet, race, study, timed
 from .records import cells, each, rounded
@@ -144,15 +144,9 @@ FITTED = (  # task, tokens it learns from (None: all), how
 )
 
 
-@cache
-def fit_row(task, how, n_tokens=None):
-    """One fit of a `CRF` in a process of its own, one thread: seconds, memory, accuracy."""
-    return in_own_process(fit_alone, task, how, n_tokens)
-
-
 def fit_alone(task, how, n_tokens=None):
-    """What `fit_row` runs: its columns. The objective is the exact one; at most so many times as far from
-    the minimum as its rule for an end allows.
+    """One fit of a `CRF`, one thread: seconds, memory, accuracy. The objective is the exact one; at most so
+    many times as far from the minimum as its rule for an end allows.
     """
     from crfbook.models.crf import CRF
 
@@ -177,6 +171,9 @@ def fit_alone(task, how, n_tokens=None):
         "weights": len(w), "not 0": int(np.count_nonzero(w)),
         "accuracy": 100 * model.score(about.test), "peak MB": peak,
     }  # fmt: skip
+
+
+fit_row = cache(partial(in_own_process, fit_alone))
 
 
 @study("10_fits.csv", frozen=("lbfgs", "owlqn", "sgd", "sgd-l1", "active sets"))
@@ -338,10 +335,7 @@ def built_row(corpus, program, n_train, fewer):
 
 
 @study("10_built.csv", frozen=("objective, auto", "objective, default"))
-def active_peers_built(
-    names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
-    n_train=1000, fewer=FEWER,
-):  # fmt: skip
+def active_peers_built(names=PEERS_ON, programs=tuple(PROGRAMS), n_train=1000, fewer=FEWER):
     """Training beside CRF++ and MALLET, which the reader builds; twenty minutes."""
     require(programs)
     keys = cells(corpus=names, program=programs)

@@ -133,10 +133,6 @@ def evaluations(axis, size, process):
     return {"tokens": corpus.n_tokens, "crfbook": us * mine, "CRFsuite": us * theirs}
 
 
-def growth_row(axis, size, process):
-    return in_own_process(evaluations, axis, size, process)
-
-
 def exponent_rows(rows):
     """The power with which time grows, and half of its 95 % interval, by regression: over all sizes, and over
     the larger half. Each size of 14_growth.csv has processes of its own; the older records have one.
@@ -163,5 +159,6 @@ def exponent_rows(rows):
 def evaluation_growth(sizes=SIZES, processes=PROCESSES):
     """An evaluation against sentences, labels and attributes a token, with exponents; ten minutes."""
     keys = [{"process": n, "axis": a, "size": s} for n in range(processes) for a in sizes for s in sizes[a]]
-    rows = yield "14_growth.csv", each(rounded(growth_row), keys), [dataset("chunking")]
+    jobs = each(rounded(partial(in_own_process, evaluations)), keys)
+    rows = yield "14_growth.csv", jobs, [dataset("chunking")]
     yield "14_exponents.csv", [({}, partial(rounded(exponent_rows), rows=rows))], []
