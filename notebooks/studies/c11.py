@@ -31,17 +31,12 @@ from .work import MOST_CELLS, joint, load_dataset, random_tagger, zipf_tagger
 TRAINING = "batched", "sparse", "default"  # of taggers, whose pairs are few
 
 
-def time_decoders(n_cases, seed, repeats=3, largest=2500):
-    """`Case`s of random taggers, decoded."""
-    draw = partial(random_tagger, largest=largest)
-    return time_cases(draw, partial(runs_of, DECODING), n_cases, seed, repeats)
-
-
-def time_training(n_cases, seed, repeats=3, largest=2500):
-    """`Case`s of random taggers, a value and gradient; scores are a third of those of decoding."""
+def time_taggers(forms, n_cases, seed, repeats=3, largest=2500):
+    """`Case`s of random taggers, decoded or trained; in training scores are a third of those of decoding."""
+    size = 0.3 if forms == TRAINING else 1.0
 
     def runs(corpus, features, w):
-        return runs_of(TRAINING, corpus, features, 0.3 * w)
+        return runs_of(forms, corpus, features, size * w)
 
     return time_cases(partial(random_tagger, largest=largest), runs, n_cases, seed, repeats)
 
@@ -49,8 +44,8 @@ def time_training(n_cases, seed, repeats=3, largest=2500):
 @study()
 def default_fit(n_cases=60):
     """The coefficients of the default forms in chain/sparse/seconds.json, measured anew: printed only."""
-    timed_by = {TRAINING[2]: time_training, DECODING[2]: time_decoders}
-    print_fit({form: fit_form(times(n_cases, 0), form) for form, times in timed_by.items()})
+    fitted = {forms[2]: fit_form(time_taggers(forms, n_cases, 0), forms[2]) for forms in (TRAINING, DECODING)}
+    print_fit(fitted)
     yield from ()
 
 
@@ -61,9 +56,9 @@ def register_fit(n_chains=60, n_training=30, n_decoding=40):
     Others than this processor's: with OPENBLAS_CORETYPE and NUMBA_CPU_NAME, and a kernel cache of its own.
     """
     chains, (training, decoding) = time_forms(n_chains, 2), FORM_SETS.values()
-    tagged = time_training(n_training, 11, largest=400)
+    tagged = time_taggers(TRAINING, n_training, 11, largest=400)
     found = move_fit([(training, chains), (TRAINING, tagged)], 0.3)
-    tagged = time_decoders(n_decoding, 1, largest=800)
+    tagged = time_taggers(DECODING, n_decoding, 1, largest=800)
     found |= move_fit([(decoding, chains), (DECODING, tagged)], 0.1)
     print_fit({form: list(values) for form, values in found.items()})
     yield from ()
@@ -232,8 +227,7 @@ def decoder_row(name, task, decoder, width, us):
         "sentences a second": 1e6 / us[len(us) // 2] / corpus.n_tokens * corpus.n_sequences,
         "nodes a token": "" if counted is None else counted[0],
         "pairs a token": "" if counted is None else counted[1], "sweeps": mean, "sweeps error": error,
-        "most sweeps": most,
-        "accuracy": 100 * np.mean(path == corpus.labels),
+        "most sweeps": most, "accuracy": 100 * np.mean(path == corpus.labels),
     }  # fmt: skip
 
 
