@@ -62,10 +62,8 @@ def limits_of(labels, repeats=5):
     """
     n, evaluation = random_evaluation(labels)
     block = BLOCK // labels
-    runs = {
-        "measured": evaluation, "exp": exps(n, labels), "memory": copies(n, labels),
-        "products": _cached_products(n, labels, block),
-    }  # fmt: skip
+    runs = {"measured": evaluation, "exp": exps(n, labels), "memory": copies(n, labels)}
+    runs["products"] = _cached_products(n, labels, block)
     took = {name: min(one.cpu) for name, one in race(runs, repeats).items()}
     took["products"] *= n / (-(-n // block) * block)  # of whole blocks
     ns = {name: 1e9 * seconds / n for name, seconds in took.items()}

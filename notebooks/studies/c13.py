@@ -172,9 +172,8 @@ def decoded_row(part, decoder):
         proved = np.mean(~found.pruned & near(found.bound, found.score))
     if name == "max-product":
         converged = np.mean(found[2])
-    return {
-        "exact": np.mean(near(best, score)), "certified": proved, "converged": converged, "us a token": us,
-    }  # fmt: skip
+    shares = {"exact": np.mean(near(best, score)), "certified": proved, "converged": converged}
+    return shares | {"us a token": us}
 
 
 def near(bound, score):
@@ -215,10 +214,8 @@ def training_row(seed, inference):
     found = {}
     for name, (gold, labels, metric) in c12.measured(task.test, said).items():
         found[name] = 100 * paired_test(gold, labels, labels, metric).value_b
-    return {
-        "own objective": model.objective_, "exact objective": exact, **found,
-        "iterations": model.n_iter_, "status": model.status_, "CPU s": one.seconds,
-    }  # fmt: skip
+    row = {"own objective": model.objective_, "exact objective": exact, **found}
+    return row | {"iterations": model.n_iter_, "status": model.status_, "CPU s": one.seconds}
 
 
 @study("13_training.csv", frozen=("dynamic", "dynamic, block", "dynamic, random", "dynamic, tree"))
@@ -403,8 +400,7 @@ def bp_targets(repeats=7):
 # The same models go through ours: elimination's general sister, the junction tree, and sweeps of loopy
 # messages. Construction of trees, plans and graphs counts on both sides, reading does not.
 
-NEEDS = "bp_pgmpy: expected PGMPY_PYTHON, the path of a Python that has pgmpy "
-NEEDS += "(python -m venv, pip install pgmpy)"
+NEEDS = "bp_pgmpy: expected PGMPY_PYTHON, a Python that has pgmpy (python -m venv, pip install pgmpy)"
 SENTENCES = 20
 
 PEER = """

@@ -11,6 +11,7 @@ from its start, where it reads a text of attributes and labels; of Python from t
 of ours is an error.
 
 Programs that the reader builds, and packages in another Python, are named by environment variables: `NEEDS`.
+Wapiti and CRF++ are built by make; of MALLET javac compiles src/cc/mallet, of which GRMM is a part.
 """
 
 import atexit
@@ -344,10 +345,9 @@ def tool_row(process, features, tool, corpus, best, n_sentences, limit):
     what, here, best = (corpus, n_sentences, features, tool), ready(corpus, n_sentences), best[features]
     model, own = train(*what, "own", limit=limit)
     trace, done, goal = own["trace"], own["code"] == 0, best * (1 + GOALS[-1])
-    row = {
-        "stop": "its own" if done else f"not finished in {limit} s", "iterations": len(trace),
-        "CPU s": trace[-1][0] if trace else own["cpu"], "MB": own["MB"], "above": lowest(trace) / best - 1,
-    }  # fmt: skip
+    row = {"stop": "its own" if done else f"not finished in {limit} s", "iterations": len(trace)}
+    row |= {"CPU s": trace[-1][0] if trace else own["cpu"], "MB": own["MB"]}
+    row["above"] = lowest(trace) / best - 1
     early = done and lowest(trace) > goal
     far = train(*what, "none", limit=limit, goal=goal)[1]["trace"] if early else trace
     row |= {f"to {share:g}": reached(far, best * (1 + share)) for share in GOALS}  # inf: never

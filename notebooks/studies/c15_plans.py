@@ -116,10 +116,8 @@ def simulated(n, n_workers, shard, vector):
             ready[value] = max(arrived[value])
         waiting.remove(move)
     end = ready[len(homes) - 1] + vector
-    return {
-        "compute": n * shard / n_workers, "weights": max(there), "sums": end - worked, "all": end,
-         "vectors held": 1 + max(len(branches(a, b, n)) for a, b, _ in stretches),
-    }  # fmt: skip
+    seconds = {"compute": n * shard / n_workers, "weights": max(there), "sums": end - worked, "all": end}
+    return seconds | {"vectors held": 1 + max(len(branches(a, b, n)) for a, b, _ in stretches)}
 
 
 def step_row(precision, n_features=2_000_000, pairs=30, repeats=3):
@@ -134,11 +132,9 @@ def step_row(precision, n_features=2_000_000, pairs=30, repeats=3):
         began = time.process_time()
         memory.descent(known, grad, direction)
         took.append(time.process_time() - began)
-    return {
-        "weights": n_features, "pairs": len(known.rows),
-        "bytes a weight": 2 * (pairs + 1) * memory.s.itemsize,
-        "CPU s a million weights": f"{min(took) / n_features * 1e6:.4f}",
-    }  # fmt: skip
+    row = {"weights": n_features, "pairs": len(known.rows)}
+    row["bytes a weight"] = 2 * (pairs + 1) * memory.s.itemsize
+    return row | {"CPU s a million weights": f"{min(took) / n_features * 1e6:.4f}"}
 
 
 @study("15_step.csv")
