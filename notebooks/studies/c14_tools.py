@@ -49,7 +49,8 @@ C2, GOALS = 1.0, (1e-2, 1e-3, 1e-4)  # the penalty; goals above the optimum, rel
 LIMIT, FEW = 300, 1  # CPU seconds of a training; iterations of one for its weights alone
 LAYERS, MOST_LABELS = 500, 100  # sentences of layers; labels of torch-struct, whose tables have L^3 numbers
 SETS = "observed", "dense"
-HERE, PAD = Path(__file__).parent, "_"
+PAD = "_"  # in place of the attributes that a token has not
+HERE = Path(__file__).parent
 
 
 class Ready(NamedTuple):
@@ -97,7 +98,7 @@ def written(encoder):
 def write(path, corpus, attributes, labels, most=None, width=0):
     """A token a line: "b", which means pairs of labels to Wapiti, attributes, label; then an empty line.
 
-    width : so many attributes has each token: PADs stand after its own.
+    width : so many attributes each token gets; PADs stand after its own.
     """
     with open(path, "w", encoding="utf-8") as file:
         for i, j in list(pairwise(corpus.seq_ptr.tolist()))[:most]:

@@ -13,8 +13,8 @@ from studies.records import read_record
 pytestmark = pytest.mark.usefixtures("on_twins")
 
 
-def in_this_one(run, *arguments):
-    return json.loads(json.dumps(run(*arguments)))
+def in_this_one(run, *arguments, **options):
+    return json.loads(json.dumps(run(*arguments, **options)))
 
 
 @pytest.mark.parametrize("name", CORPORA)
