@@ -4,6 +4,7 @@
 import static cc.mallet.grmm.util.Models.bestAssignment;
 import cc.mallet.grmm.inference.*;
 import cc.mallet.grmm.types.*;
+import java.lang.management.ManagementFactory;
 import java.nio.*;
 import java.nio.file.*;
 import java.util.*;
@@ -11,6 +12,11 @@ import java.util.stream.DoubleStream;
 
 public class GrmmPairs {
     static boolean logs; // tables in logarithms, as in GRMM's own CRFs
+
+    static double cpu() {
+        var system = (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        return system.getProcessCpuTime() / 1e9;
+    }
 
     static double[] table(DoubleBuffer from, double n) {
         return DoubleStream.generate(from::get).limit((long) n).map(x -> logs ? x : Math.exp(x)).toArray();
@@ -41,7 +47,7 @@ public class GrmmPairs {
             if (n == 0) Arrays.fill(spent, 0);
             int s = Math.floorMod(n, nodes.length);
             for (int what = 0; what < (trp == null ? 3 : 2); what++) { // log Z, the same again, best score
-                spent[what] -= Peer.cpu();
+                spent[what] -= cpu();
                 if (what != 1) g = new FactorGraph(); // it keeps its junction tree
                 for (int i = 0; what != 1 && i < nodes[s].length; i++) {
                     add(g, nodes[s][i], v[i]);
@@ -52,7 +58,7 @@ public class GrmmPairs {
                 var low = what < 2 ? Utils.lookupMinusLogZ(g, sum) : -g.logValue(bestAssignment(g, max));
                 found[what][s] = -low;
                 if (trp != null) found[3][s] = trp.iterationsUsed();
-                spent[what] += Peer.cpu();
+                spent[what] += cpu();
             }
         }
         Files.writeString(Path.of(given[1]), Arrays.deepToString(new Object[] {found, spent}));

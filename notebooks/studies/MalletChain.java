@@ -1,5 +1,7 @@
 // MALLET as c14_tools.py asks for it: a chain with the weights of the other tools, and none beside them.
 //     MalletChain TEXT MODEL variance tolerance iterations    writes MODEL, and its weights to MODEL.txt
+// As c10_large.py asks: MALLET's own chain, over "all" pairs of labels or those "seen" alone.
+//     MalletChain TEXT MODEL variance tolerance iterations "all"|"seen"
 import cc.mallet.fst.*;
 import cc.mallet.optimize.LimitedMemoryBFGS;
 import cc.mallet.pipe.Pipe;
@@ -35,6 +37,16 @@ public class MalletChain {
         return crf;
     }
 
+    static CRF own(Pipe pipe, InstanceList list, String pairs) {
+        var crf = new CRF(pipe, null);
+        if (pairs.equals("all"))
+            crf.addFullyConnectedStatesForThreeQuarterLabels(list);
+        else
+            crf.addStatesForThreeQuarterLabelsConnectedAsIn(list);
+        crf.setWeightsDimensionAsIn(list, false);
+        return crf;
+    }
+
     public static void main(String[] given) throws Exception {
         java.util.logging.LogManager.getLogManager().reset();
         var pipe = new SimpleTagger.SimpleTaggerSentence2FeatureVectorSequence();
@@ -43,7 +55,8 @@ public class MalletChain {
         list.addThruPipe(new LineGroupIterator(new StringReader(text), Pattern.compile("^\\s*$"), true));
         double variance = Double.parseDouble(given[2]);
         var pairs = new HashSet<String>();
-        var crf = chain(pipe, list, pairs);
+        boolean own = given.length > 5;
+        var crf = own ? own(pipe, list, given[5]) : chain(pipe, list, pairs);
         var objective = new CRFOptimizableByLabelLikelihood(crf, list) {
             protected double getExpectationValue() {
                 double value = super.getExpectationValue();
@@ -53,6 +66,7 @@ public class MalletChain {
 
             public void getValueGradient(double[] buffer) { // what the other tools lack stays 0
                 super.getValueGradient(buffer);
+                if (own) return;
                 int at = 2 * crf.numStates();
                 Arrays.fill(buffer, 0, at, 0);
                 for (int i = 0; i < crf.getWeights().length; at += 1 + crf.getWeights(i++).numLocations())
@@ -60,6 +74,7 @@ public class MalletChain {
             }
         };
         objective.setGaussianPriorVariance(variance);
+        System.out.println("weights " + objective.getNumParameters());
         var optimizer = new LimitedMemoryBFGS(objective);
         optimizer.setTolerance(Double.parseDouble(given[3]));
         try {

@@ -16,6 +16,7 @@ import resource
 import sys
 import time
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -37,17 +38,14 @@ class Tagger(nn.Module):
         self.convolution = nn.Conv1d(LETTER, FILTERS, 3, padding=1)
         self.lstm = nn.LSTM(WORD + FILTERS, HIDDEN, batch_first=True, bidirectional=True)
         self.linear, self.drop = nn.Linear(2 * HIDDEN, n_labels), nn.Dropout(DROPOUT)
-        self.start, self.pair = (
-            nn.Parameter(torch.zeros(n_labels)),
-            nn.Parameter(torch.zeros(n_labels, n_labels)),
-        )
+        self.start = nn.Parameter(torch.zeros(n_labels))
+        self.pair = nn.Parameter(torch.zeros(n_labels, n_labels))
 
     def scores(self, words, letters, length):
         """(B, T, L): of labels, from the sentence as a whole; that of the start is in the first."""
         spelt = self.convolution(self.letter(letters).flatten(0, 1).transpose(1, 2)).relu()
-        spelt = (spelt * (letters.flatten(0, 1) != PAD)[:, None]).amax(
-            2
-        )  # whatever longer words are beside it
+        # whatever longer words are beside it
+        spelt = (spelt * (letters.flatten(0, 1) != PAD)[:, None]).amax(2)
         x = torch.cat([self.word(words), spelt.view(*words.shape, FILTERS)], 2)
         packed = pack_padded_sequence(self.drop(x), length, batch_first=True, enforce_sorted=False)
         x = self.linear(self.drop(pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]))
@@ -79,23 +77,21 @@ class Tagger(nn.Module):
         return found
 
 
+def padded(rows):
+    """Lists of numbers as rows of one tensor."""
+    return pad_sequence([torch.tensor(row) for row in rows], True)
+
+
 def batches(sentences, known, letters, labels=None, size=BATCH):
     """Padded tensors of sentences in their order; with labels also those."""
     for i in range(0, len(sentences), size):
-        some = [words for words, _ in sentences[i : i + size]]
-        ids = [torch.tensor([known.get(word.lower(), UNKNOWN) for word in words]) for words in some]
-        spelt = pad_sequence(
-            [torch.tensor([letters.get(c, UNKNOWN) for c in word]) for x in some for word in x], True
-        )
-        spelt = torch.split(spelt, [len(words) for words in some])
-        batch = [
-            pad_sequence(ids, True),
-            pad_sequence(spelt, True),
-            torch.tensor([len(words) for words in some]),
-        ]
+        some, gold = zip(*sentences[i : i + size], strict=True)
+        ids = padded([known.get(word.lower(), UNKNOWN) for word in words] for words in some)
+        spelt = padded([letters.get(c, UNKNOWN) for c in word] for words in some for word in words)
+        length = [len(words) for words in some]
+        batch = [ids, pad_sequence(torch.split(spelt, length), True), torch.tensor(length)]
         if labels:
-            own = [torch.tensor([labels[label] for label in y]) for _, y in sentences[i : i + size]]
-            batch.append(pad_sequence(own, True))
+            batch.append(padded([labels[label] for label in y] for y in gold))
         yield batch
 
 
@@ -107,9 +103,9 @@ def main(texts, answer, seed, patience):
     counts = Counter(word.lower() for words, _ in train for word in words)
     known = {word: i for i, word in enumerate(counts, 2)}
     rare = torch.tensor([False, False, *(n == 1 for n in counts.values())])
-    letters = {
-        c: i for i, c in enumerate(sorted({c for words, _ in train for word in words for c in word}), 2)
-    }
+    seen = {c for words, _ in train for word in words for c in word}
+    letters = {c: i for i, c in enumerate(sorted(seen), 2)}
+    gold = [label for _, y in parts["dev"] for label in y]
     labels = {label: i for i, label in enumerate(sorted({label for _, y in train for label in y}))}
     names, model = list(labels), Tagger(len(known) + 2, len(letters) + 2, len(labels))
     step, curve, best = torch.optim.Adam(model.parameters(), RATE), [], (-1.0, 0, None)
@@ -128,25 +124,17 @@ def main(texts, answer, seed, patience):
             (model.loss(words.masked_fill(hidden, UNKNOWN), *rest) / len(words)).backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             step.step()
-        right = [
-            a == b
-            for (_, y), x in zip(parts["dev"], tag(parts["dev"]), strict=True)
-            for a, b in zip(y, x, strict=True)
-        ]
+        said = chain.from_iterable(tag(parts["dev"]))
+        right = [a == b for a, b in zip(gold, said, strict=True)]
         curve.append((time.process_time() - begin, sum(right) / len(right)))
         print(*curve[-1], flush=True)
         if curve[-1][1] > best[0]:
             best = curve[-1][1], len(curve), {name: x.clone() for name, x in model.state_dict().items()}
     model.load_state_dict(best[2])
     begin = time.process_time()
-    found = {
-        "labels": tag(parts["test"]),
-        "tagging": time.process_time() - begin,
-        "curve": curve,
-        "best": best[1],
-    }
+    found = {"labels": tag(parts["test"]), "tagging": time.process_time() - begin}
+    found |= {"weights": sum(x.numel() for x in model.parameters()), "curve": curve, "best": best[1]}
     found |= {"MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, "version": torch.__version__}
-    found["weights"] = sum(x.numel() for x in model.parameters())
     Path(answer).write_text(json.dumps(found), encoding="utf-8")
 
 

@@ -20,9 +20,8 @@ def random_evaluation(labels, seed=0):
 
     rng = np.random.default_rng(seed)
     n = 20 * int(np.clip(CELLS / labels**2, 4_000, 60_000) / 20)
-    corpus = make_corpus(
-        np.arange(0, n + 1, 20), np.arange(n + 1), rng.integers(0, 50, n), labels=rng.integers(0, labels, n)
-    )
+    attributes, gold = rng.integers(0, 50, n), rng.integers(0, labels, n)
+    corpus = make_corpus(np.arange(0, n + 1, 20), np.arange(n + 1), attributes, labels=gold)
     features = observed(corpus, labels, 50, 1)
     objective, w = Objective(corpus, features, form="batched"), rng.normal(0.0, 0.3, features.n_features)
     return n, lambda: objective(w)
@@ -63,10 +62,8 @@ def limits_of(labels, repeats=5):
     """
     n, evaluation = random_evaluation(labels)
     block = BLOCK // labels
-    runs = {
-        "measured": evaluation, "exp": exps(n, labels), "memory": copies(n, labels),
-        "products": _cached_products(n, labels, block),
-    }  # fmt: skip
+    runs = {"measured": evaluation, "exp": exps(n, labels), "memory": copies(n, labels)}
+    runs["products"] = _cached_products(n, labels, block)
     took = {name: min(one.cpu) for name, one in race(runs, repeats).items()}
     took["products"] *= n / (-(-n // block) * block)  # of whole blocks
     ns = {name: 1e9 * seconds / n for name, seconds in took.items()}

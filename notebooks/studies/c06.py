@@ -314,76 +314,64 @@ def print_fit(fitted):
     print(json.dumps(named, indent=2))
 
 
+def fit_form(cases, form, least=0.0):
+    """Coefficients >= 0 of a form, in chain/sparse/seconds.json: least squares of relative errors.
+
+    least : no count has a smaller share in the seconds than this, of the largest one.
+    """
+    from scipy.optimize import nnls  # 15 MB, which would count in studies of memory
+
+    rows = np.array([case.terms(form) for case in cases])
+    took = np.array([case.took[form] for case in cases])
+    scale = np.where(rows.max(axis=0) > 0, rows.max(axis=0), 1.0)
+    parts = nnls(rows / scale / took[:, None], np.ones(len(took)))[0]
+    return np.maximum(parts, least * parts.max()) / scale
+
+
 def fit_forms(cases):
     """{form: coefficients}: what predicts best how the two forms of a case compare.
 
     Both forms of a case are slowed down alike by whatever else the machine does, so their ratio is what can
-    be measured. Minimised is the squared error of its logarithm, cases near the break-even weighing most,
-    and, with little weight, that of the times themselves.
+    be measured. Cases near the break-even weigh most; the times themselves have little weight.
     """
     out = {}
     for forms in FORM_SETS.values():
-        rows = [np.array([case.terms(form) for case in cases]) for form in forms]
-        log_took = np.log([[case.took[form] for form in forms] for case in cases]).T
-        out |= dict(zip(forms, _fit_pair(rows, log_took), strict=True))
+        start = {form: fit_form(cases, form, 1e-4) for form in forms}
+        out |= move_fit([(forms, cases)], 0.01, start, of_times=0.2)
     return out
 
 
-def move_fit(groups, strength):
-    """{form: coefficients}: those of `SECONDS`, moved to predict better how the forms of a case compare.
+def move_fit(groups, strength, start=None, of_times=0.5):
+    """{form: coefficients}: those of `start`, moved to predict better how the forms of a case compare.
 
-    groups : (forms, cases). Minimised are squared errors as in `fit_forms`, of the first form's time against
-    each other one, and of the times, and with weight `strength` of the logarithm of the moves.
+    groups : (forms, cases). start : {form: coefficients}; None: those of `SECONDS`. Minimised are squared
+    errors of logarithms: of the first form's time against each other one, with weight `of_times` of the
+    times, and with weight `strength` the moves.
     """
     from scipy.optimize import least_squares
 
     names = list(dict.fromkeys(form for forms, _ in groups for form in forms))
-    start = [np.maximum(list(SECONDS[form].values()), 1e-16) for form in names]
-    cuts = np.cumsum([len(c) for c in start])[:-1]
-    data = [
-        (
-            forms,
-            [np.array([case.terms(form) for case in cases]) for form in forms],
-            np.log([[case.took[form] for form in forms] for case in cases]).T,
-        )
-        for forms, cases in groups
-    ]
+    start = start or {form: np.maximum(list(SECONDS[form].values()), 1e-16) for form in names}
+    ends, data = np.cumsum([len(start[form]) for form in names]), []
+    for forms, cases in groups:
+        rows = {form: np.array([case.terms(form) for case in cases]) for form in forms}
+        data.append((rows, np.log([[case.took[form] for case in cases] for form in forms])))
 
     def moved(log_move):
-        parts = np.split(log_move, cuts)
-        return {n: c * np.exp(move) for n, c, move in zip(names, start, parts, strict=True)}
+        moves = zip(names, np.split(log_move, ends[:-1]), strict=True)
+        return {form: start[form] * np.exp(move) for form, move in moves}
 
     def residuals(log_move):
         now, out = moved(log_move), [strength * log_move]
-        for forms, rows, took in data:
-            said = np.array([np.log(x @ now[form]) for form, x in zip(forms, rows, strict=True)])
+        for rows, took in data:
+            said = np.array([np.log(x @ now[form]) for form, x in rows.items()])
             ratio = took[1:] - took[0]
-            out += [0.5 * (said - took).ravel()]
+            out += [of_times * (said - took).ravel()]
             out += [((said[1:] - said[0] - ratio) / np.sqrt(0.15 + np.abs(ratio))).ravel()]
         return np.concatenate(out)
 
-    n = sum(len(c) for c in start)
-    return moved(least_squares(residuals, np.zeros(n), loss="soft_l1", f_scale=0.3, max_nfev=60).x)
-
-
-def _fit_pair(rows, log_took):
-    """Coefficients > 0 of two forms, for rows (cases, terms) and log seconds (cases,) of each."""
-    from scipy.optimize import least_squares, nnls  # 15 MB, which would count in studies of memory
-
-    size = [np.where(x.max(axis=0) > 0, x.max(axis=0), 1.0) for x in rows]
-    scaled = [x / s for x, s in zip(rows, size, strict=True)]
-    start = [nnls(x / np.exp(y)[:, None], np.ones(len(y)))[0] for x, y in zip(scaled, log_took, strict=True)]
-    start = np.concatenate([np.log(np.maximum(c, 1e-4 * c.max())) for c in start])
-    n, ratio = scaled[0].shape[1], log_took[1] - log_took[0]
-    weight = 1.0 / np.sqrt(0.15 + np.abs(ratio))
-
-    def residuals(log_c):
-        low, high = (np.log(x @ np.exp(c)) for x, c in zip(scaled, (log_c[:n], log_c[n:]), strict=True))
-        times = 0.2 * (low - log_took[0]), 0.2 * (high - log_took[1])
-        return np.concatenate([weight * (high - low - ratio), *times, 0.01 * (log_c - start)])
-
-    found = np.exp(least_squares(residuals, start, loss="soft_l1", f_scale=0.3, max_nfev=200).x)
-    return found[:n] / size[0], found[n:] / size[1]
+    how = {"loss": "soft_l1", "f_scale": 0.3, "max_nfev": 200}
+    return moved(least_squares(residuals, np.zeros(ends[-1]), **how).x)
 
 
 def held_out(first, second):

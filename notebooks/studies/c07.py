@@ -235,12 +235,10 @@ def optimum(corpus, penalty, n_sentences=N, budget=6 * BUDGET):
     longer = partial(ARMS[penalty]["auto"], tol=1e-9, **({"tol_gradient": 1e-3} if problem.c1 else {}))
     run = problem.fit(longer, lambda step, w, seconds: seconds > budget)
     w = run.result.w
-    return {
-        **{"sequences": problem.corpus.n_sequences, "tokens": problem.corpus.n_tokens, "weights": len(w)},
-        **{name: f"{getattr(problem, name):g}" for name in ("c1", "c2")},
-        "objective": f"{problem.value(w):.12g}", "certified": f"{problem.certified(w):.3g}",
-        "seconds": f"{run.seconds:.1f}", "pass": f"{of_a_pass:.4g}",
-    }  # fmt: skip
+    sizes = {"sequences": problem.corpus.n_sequences, "tokens": problem.corpus.n_tokens, "weights": len(w)}
+    penalties = {"c1": f"{problem.c1:g}", "c2": f"{problem.c2:g}"}
+    end = {"objective": f"{problem.value(w):.12g}", "certified": f"{problem.certified(w):.3g}"}
+    return sizes | penalties | end | {"seconds": f"{run.seconds:.1f}", "pass": f"{of_a_pass:.4g}"}
 
 
 def arm_rows(corpus, penalty, arm, best, pace, n_sentences=N, budget=BUDGET):

@@ -134,7 +134,7 @@ class Letters:
 
         def row(c1, step, model, seconds):
             spent, before[0] = seconds - before[0], seconds
-            return {"c1": c1, "step": step, "model": model, "seconds": spent}
+            return {"c1": c1, "model": model, "objective": step.objective, "seconds": spent}
 
         return walk(self.setup, (*LETTERS, 0.0), SWEEPS, row)
 
@@ -162,11 +162,8 @@ class Letters:
 
     def path_rows(self):
         """The rows of SBCD down the path, each from the c1 before."""
-        starts = ["zero", *["the c1 before"] * len(LETTERS)]
-        return [
-            self._row(part["c1"], SWEEPS, part["model"], part["step"].objective, part["seconds"], start)
-            for part, start in zip(self.path()[0], starts, strict=True)
-        ]
+        rows = zip(self.path()[0], ["zero", *["the c1 before"] * len(LETTERS)], strict=True)
+        return [self._row(iterations=SWEEPS, start=start, **part) for part, start in rows]
 
     def from_zero(self, name):
         """(learner from zero weights without a stop of its own, its c1, the paper's number of iterations)."""
@@ -300,16 +297,14 @@ class Ngrams:
 
     def tagging(self, template="ngrams_5"):
         """Rows: words to phonemes by the sparse and by the dense form of Viterbi; medians, CPU seconds."""
-        setup, _, model = self.path(template)
-        sizes = {
-            "words": setup.held.n_sequences, "letters": setup.held.n_tokens, "classes": setup.held.n_classes,
-        }  # fmt: skip
-        paths, rows = {}, []
+        (setup, _, model), paths, rows = self.path(template), {}, []
+        held = setup.held
+        sizes = {"words": held.n_sequences, "letters": held.n_tokens, "classes": held.n_classes}
         for form in ("sparse", "dense"):
-            paths[form], spent = decode(setup.held, *model, form=form), []
+            paths[form], spent = decode(held, *model, form=form), []
             for _ in range(REPEATS):
-                held, encode = timed(setup.encoder.transform, setup.words, on_unknown_label="mark")
-                spent.append((encode, timed(decode, held, *model, form=form)[1]))
+                text, encode = timed(setup.encoder.transform, setup.words, on_unknown_label="mark")
+                spent.append((encode, timed(decode, text, *model, form=form)[1]))
             encode, search = np.median(spent, axis=0)
             same = str(bool((paths[form] == paths["sparse"]).all()))
             found = {"encode": f"{encode:.3f}", "decode": f"{search:.3f}", "same path": same}

@@ -82,9 +82,8 @@ def measured(setup, guess):
     sure = partial(bootstrap_interval, part.gold, guess[name], n_samples=SAMPLES)
     f1, right = sure("f1"), sure("accuracy")
     found |= {"F1 low": f"{100 * f1.low:.2f}", "F1 high": f"{100 * f1.high:.2f}"}
-    return {
-        **found, "error low": f"{100 * (1 - right.high):.3f}", "error high": f"{100 * (1 - right.low):.3f}",
-    }  # fmt: skip
+    low, high = (f"{100 * (1 - share):.3f}" for share in (right.high, right.low))
+    return found | {"error low": low, "error high": high}
 
 
 class Selections:
@@ -170,8 +169,7 @@ class Selections:
         active = model.w != 0
         (gain_l1, p_l1), (gain_mi, p_mi) = self.against(mine, l1), self.against(mine, mi)
         return {
-            "features": int(active.sum()),
-            "edges": int(active[self.features.n_node :].sum()),
+            "features": int(active.sum()), "edges": int(active[self.features.n_node :].sum()),
             **measured(self.setup, self.guess(*mine)),
             "gain L1": gain_l1, "p L1": p_l1, "gain MI": gain_mi, "p MI": p_mi,
             "penalty": f"{model.penalty:g}", "objective": f"{model.objective:.2f}", "gap": f"{model.gap:.1e}",
@@ -331,9 +329,7 @@ class Pairs:
             gold = setup.parts["testb"].gold
             gain, p = tested(gold, *(self.guess(name, c1)["testb"] for name in (transitions, "plain")))
         return {
-            "candidates": setup.n_candidates,
-            "node": found.features.n_node,
-            "pairs": found.features.n_edge,
+            "candidates": setup.n_candidates, "node": found.features.n_node, "pairs": found.features.n_edge,
             **measured(setup, self.guess(transitions, c1)),
             "gain": gain, "p": p, "objective": f"{objective:.2f}", "gap": f"{gap:.1e}",
             "iterations": found.n_iter, "seconds": f"{seconds:.1f}",

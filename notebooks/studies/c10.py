@@ -259,11 +259,8 @@ def active_sets(names=tuple(TASKS), n_train=None, n_repeats=5):
 # ---- where training starts, and which rule makes the sets ----
 
 START = 30  # iterations of the pseudo-likelihood, as in the paper
-ACTIVE = [
-    (name, rule, {"outside": outside, "rule": rule})
-    for name, outside in (("Method 1", "zero"), ("default outside", "default"))
-    for rule in ("share", "mass")
-]
+ACTIVE = cells(outside=("zero", "default"), rule=("share", "mass"))
+METHODS = {None: "exact", "zero": "Method 1", "default": "default outside"}  # by `outside`
 
 
 def mass_of(corpus, features, w):
@@ -289,16 +286,15 @@ def start_rows(corpus, n_train, max_iterations):
     eps = {"share": EPS, "mass": mass_of(setup.corpus, features, trained(exact, n)[0].w)}
     starts = ("zero", None, 0, 0.0), ("pseudo-likelihood", begun.w, begun.n_iter, took)
     for start, w0, before, spent in starts:
-        for method, rule, options in (("exact", "", None), *ACTIVE):
-            objective, kept = exact, features.n_labels
+        for options in ({}, *ACTIVE):
+            objective, rule = exact, options.get("rule", "")
             if options:
                 objective = active.ActiveObjective(setup.corpus, features, c2=C2, eps=eps[rule], **options)
             found, seconds = trained(objective, n, w0, max_iterations - before)
-            if options:
-                kept = objective.n_kept
             right = decode(setup.held, features, found.w) == setup.held.labels
             rows.append({
-                "start": start, "method": method, "rule": rule, "eps": eps.get(rule, ""), "labels kept": kept,
+                "start": start, "method": METHODS[options.get("outside")], "rule": rule,
+                "eps": eps.get(rule, ""), "labels kept": objective.n_kept if options else features.n_labels,
                 "CPU s": seconds + spent, "of it, start": spent, "iterations": found.n_iter + before,
                 "objective": f"{exact(found.w)[0]:.3f}", "status": found.status,
                 "accuracy": f"{100 * np.mean(right):.2f}",
@@ -346,11 +342,9 @@ def curve_rows(corpus, n_train, max_iterations):
             values.append(judge(w)[0] if judge else step.objective)
 
         found = follow(minimize, objective, start, c2=C2, look=look, tol=TOL, max_iterations=max_iterations)
-        rows += [
-            {"method": name, "iteration": tick.step.iteration, "CPU s": tick.cpu, "objective": value,
-             "status": found.result.status}
-            for tick, value in zip(found.ticks, values, strict=True)
-        ]  # fmt: skip
+        for tick, value in zip(found.ticks, values, strict=True):
+            row = {"method": name, "iteration": tick.step.iteration, "CPU s": tick.cpu, "objective": value}
+            rows.append(row | {"status": found.result.status})
     return rows
 
 
@@ -362,6 +356,7 @@ def active_curves(names=("conll2000", "nettalk", "atis", "simulated 279"), n_tra
     yield "10_curves.csv", jobs, [one for name in names for one in columns_of(name)[2]]
 
 
+PEERS_ON = "conll2000", "nettalk", "atis", "simulated 120", "simulated 279"
 ONLY_SEEN = {"feature.possible_transitions": False, "feature.possible_states": False}
 
 
@@ -386,7 +381,7 @@ def peer_row(corpus, n_train, n_iterations):
 
 
 @study("10_peers.csv", frozen=("lbfgs", "decoders"))
-def active_peers(names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), n_train=1000):
+def active_peers(names=PEERS_ON, n_train=1000):
     """Training and decoding beside CRFsuite on the same features; minutes."""
     jobs = each(rounded(peer_row), cells(corpus=names), n_train=n_train, n_iterations=20)
     yield "10_peers.csv", jobs, [one for name in names for one in columns_of(name)[2]]

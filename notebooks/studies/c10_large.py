@@ -1,13 +1,6 @@
 """Chapter 10, second half: training with thousands of labels, as in chapter 11; beside CRF++ and MALLET."""
 
-import os
-import re
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +12,9 @@ from crfbook.data.features import observed
 from crfbook.decoding import decode
 from crfbook.learners.stochastic import sgd
 
-from .c10 import C2, columns_of, encoded, renewing
+from . import c14_tools
+from .c10 import C2, PEERS_ON, columns_of, encoded, renewing
 from .c11 import TAGGERS, beginning, data_of, growing_tagger, tagger, us_a_token
-from .crfsuite import attribute_numbers, label_numbers
 from .harness import Row, clocked, cpu_row, follow, in_own_process, own_peak_mb, quiet, race, study, timed
 from .records import cells, each, rounded
 from .work import MOST_CELLS
@@ -151,15 +144,9 @@ FITTED = (  # task, tokens it learns from (None: all), how
 )
 
 
-@cache
-def fit_row(task, how, n_tokens=None):
-    """One fit of a `CRF` in a process of its own, one thread: seconds, memory, accuracy."""
-    return in_own_process(fit_alone, task, how, n_tokens)
-
-
 def fit_alone(task, how, n_tokens=None):
-    """What `fit_row` runs: its columns. The objective is the exact one; at most so many times as far from
-    the minimum as its rule for an end allows.
+    """One fit of a `CRF`, one thread: seconds, memory, accuracy. The objective is the exact one; at most so
+    many times as far from the minimum as its rule for an end allows.
     """
     from crfbook.models.crf import CRF
 
@@ -184,6 +171,9 @@ def fit_alone(task, how, n_tokens=None):
         "weights": len(w), "not 0": int(np.count_nonzero(w)),
         "accuracy": 100 * model.score(about.test), "peak MB": peak,
     }  # fmt: skip
+
+
+fit_row = cache(partial(in_own_process, fit_alone))
 
 
 @study("10_fits.csv", frozen=("lbfgs", "owlqn", "sgd", "sgd-l1", "active sets"))
@@ -251,125 +241,67 @@ def active_targets(task, repeats):
 
 # ---- beside programs that the reader builds: CRF++, MALLET ----
 
-# Each learns from a text file in a process of its own, on one thread, under the penalty of `active_peers`:
-# |w|^2 times c2 for ours, 1 / (2 C) for CRF++, 1 / (2 variance) for MALLET. An evaluation is a value and
-# gradient with its share of L-BFGS. Start-up, reading and writing do not count:
+# Each learns from a text in a process of its own, on one thread, as in chapter 14 (c14_tools.py), under the
+# penalty of `active_peers`. An evaluation is a value and gradient with its share of L-BFGS. Its seconds are
+# the median of the CPU seconds of the process between evaluations; it is ended after so many of them. The
+# first WARM, in which Java compiles, do not count, nor do start-up and reading.
 #
-#     CRF++    a weight for every attribute and label, and for every pair of labels. It evaluates once an
-#              iteration. CPU seconds of a run less those of a run of one iteration, over the evaluations
-#              between.
+#     CRF++    a weight for every attribute and label, and for every pair of labels.
 #     MALLET   weights of the attributes and labels seen together, and a bias, a start and an end of each
 #              label; a weight for every pair of labels, or ("pairs seen") for those seen, where the others
 #              are impossible, and cost nothing. It skips a sequence then whose first label follows no label
-#              anywhere. Its command for taggers has no such model: Peer.java asks the library. Median of the
-#              CPU seconds of the process between evaluations, after WARM, in which Java compiles.
+#              anywhere.
 #     ours     CPU seconds of L-BFGS over its evaluations, form "auto", on the same sequences: with the
 #              program's weights (MALLET's biases apart), and with those of what was seen alone. Other pairs
 #              have the weight 0.
 
-PAD = "_"  # fills a row of CRF++, whose tokens have equally many columns: one more attribute, often repeated
 WARM = 3  # evaluations
-VARIANCE = 1.0 / (2.0 * C2)
-NEEDS = {
-    "CRF++": "CRF++: expected the program crf_learn on PATH; build its sources with "
-    "./configure and make, and add the folder of crf_learn to PATH",
-    "MALLET": "MALLET: expected java on PATH, and in MALLET_CLASSPATH the class path of MALLET 2.0.8: "
-    "compile its src/cc/mallet/fst with javac, and name the folder of the classes and lib/*.jar there",
+SAID = r"(?:features: +|weights |obj=|evaluation )(\S+)"  # first the number of weights, then each objective
+
+
+class Program(NamedTuple):
+    """A tool of c14_tools, and the weights that it has beside those of what was seen."""
+
+    tool: str
+    more: tuple  # words at the end of its command
+    all_states: bool
+    all_transitions: bool
+    n_evaluations: int  # that are timed
+
+
+PROGRAMS = {
+    "CRF++": Program("CRF++", (), True, True, 4),
+    "MALLET": Program("MALLET", ("all",), False, True, 3),
+    "MALLET, pairs seen": Program("MALLET", ("seen",), False, False, 10),
 }
+FEWER = {"atis": 500, "simulated 120": 200, "simulated 279": 60}  # sequences, where all pairs are too slow
 
 
 def require(programs):
-    """RuntimeError with one sentence for the first program that is not there."""
-    mallet = shutil.which("java") and os.environ.get("MALLET_CLASSPATH")
-    there = {"CRF++": shutil.which("crf_learn"), "MALLET": mallet}
-    for program in programs:
-        if program not in PROGRAMS:
-            raise ValueError(f"programs: expected names among {'; '.join(PROGRAMS)}; got {program}")
-        if not there[name := program.partition(",")[0]]:
-            raise RuntimeError(NEEDS[name])
+    """ValueError for one that is not of PROGRAMS, RuntimeError for one that is not there."""
+    for name in programs:
+        if name not in PROGRAMS:
+            raise ValueError(f"programs: expected names among {'; '.join(PROGRAMS)}; got {name}")
+        if c14_tools.program(PROGRAMS[name].tool) is None:
+            raise RuntimeError(c14_tools.needs(PROGRAMS[name].tool))
 
 
-# ---- files ----
+def evaluations(peer, setup):
+    """(weights, evaluations timed, CPU seconds of one) of a `Program`.
 
-
-def rows_of(corpus):
-    """Lists of columns of each sequence: attributes of a token, by number, and its label, by number."""
-    pairs = zip(attribute_numbers(corpus), label_numbers(corpus), strict=True)
-    return [[[*a, y] for a, y in zip(tokens, labels, strict=True)] for tokens, labels in pairs]
-
-
-def write_text(path, rows, width=0):
-    """Write rows of sequences, a token a line, an empty line after each sequence.
-
-    width : PADs stand before the label of a row of fewer columns.
+    Attributes and labels are numbers. For CRF++, PADs make tokens equally long: one attribute more.
     """
-    with open(path, "w", encoding="ascii") as file:
-        for sequence in rows:
-            for row in sequence:
-                print(*row[:-1], *[PAD] * (width - len(row)), row[-1], file=file)
-            print(file=file)
-
-
-def write_template(path, width):
-    """Write CRF++'s template: all columns but the label share one identifier, as a bag of words; plain
-    bigrams.
-    """
-    lines = [f"U:%x[0,{i}]" for i in range(width - 1)]
-    Path(path).write_text("\n".join([*lines, "", "B", ""]), encoding="ascii")
-
-
-# ---- programs ----
-
-
-def said(*command):
-    """(what a program printed, its CPU seconds); RuntimeError with its last line if it fails."""
-    import resource  # not on every system
-
-    def spent():
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before = spent()
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
-    return done.stdout, spent() - before
-
-
-def read_crfpp(log):
-    """(weights, evaluations) of what `crf_learn` printed."""
-    return int(re.search(r"Number of features: *(\d+)", log)[1]), len(re.findall(r"^iter=\d+", log, re.M))
-
-
-def read_mallet(log):
-    """(weights, evaluations, CPU seconds of one) of what Peer.java printed."""
-    clock = [float(t) for t in re.findall(r"^evaluation (\S+) ", log, re.M)]
-    if len(clock) < WARM + 2:
-        raise RuntimeError(f"MALLET: expected at least {WARM + 2} evaluations, got {len(clock)}")
-    seconds = np.diff(clock[WARM:])
-    return int(re.search(r"^weights (\d+)", log, re.M)[1]), len(seconds), float(np.median(seconds))
-
-
-def crfpp(corpus, folder, n_evaluations):
-    """(weights, evaluations timed, CPU seconds of one) of CRF++."""
-    rows, (text, template, model) = rows_of(corpus), (folder / name for name in ("text", "template", "model"))
-    width = max(len(row) for sequence in rows for row in sequence)
-    write_text(text, rows, width)
-    write_template(template, width)
-    options = "-p", 1, "-c", VARIANCE, "-e", 1e-12  # of the objective: no iteration changes it by less
-    runs = [said("crf_learn", *options, "-m", n, template, text, model) for n in (1, 1 + n_evaluations)]
-    (n_weights, first), (_, last) = (read_crfpp(log) for log, _ in runs)
-    return n_weights, last - first, (runs[1][1] - runs[0][1]) / (last - first)
-
-
-def mallet(corpus, folder, n_evaluations, pairs="seen"):
-    """The same of MALLET, with "all" pairs of labels or those "seen"."""
-    text, source = folder / "text", Path(__file__).with_name("Peer.java")
-    write_text(text, rows_of(corpus))
-    machine = "-XX:+UseSerialGC", "-XX:ActiveProcessorCount=1", "-Xmx3g"
-    program = "-cp", os.environ["MALLET_CLASSPATH"], source
-    told = text, VARIANCE, WARM + 1 + n_evaluations, pairs
-    return read_mallet(said("java", *machine, *program, *told)[0])
+    names = ([str(i) for i in range(n)] for n in (setup.encoder.n_attrs, setup.encoder.n_labels))
+    here, tool = c14_tools.Ready(setup, c14_tools.new_folder(), *names, C2), c14_tools.TOOLS[peer.tool]
+    width = c14_tools.write_template(here.folder / "template", setup.corpus)
+    pads = {"width": width if peer.tool == "CRF++" else 0}
+    c14_tools.write(here.folder / "train", setup.corpus, here.attributes, here.labels, **pads)
+    command = *tool.train(here, here.folder / "model", "", "none"), *peer.more
+    found = c14_tools.seen(command, line=SAID, most=1 + WARM + 1 + peer.n_evaluations)["trace"]
+    if len(found) < WARM + 3:
+        raise RuntimeError(f"{peer.tool}: expected at least {WARM + 2} evaluations, got {len(found) - 1}")
+    seconds = np.diff([cpu for cpu, _ in found[1 + WARM :]])
+    return int(found[0][1]), len(seconds), float(np.median(seconds))
 
 
 def ours(corpus, features, n_iterations=20):
@@ -382,26 +314,6 @@ def ours(corpus, features, n_iterations=20):
     return seconds / found.n_evaluations
 
 
-class Program(NamedTuple):
-    """How a program is run, and the weights that it has beside those of what was seen.
-
-    run : (corpus, folder, n_evaluations) -> (weights, evaluations timed, CPU seconds of one)
-    """
-
-    run: Callable
-    all_states: bool
-    all_transitions: bool
-    n_evaluations: int  # that are timed
-
-
-PROGRAMS = {
-    "CRF++": Program(crfpp, True, True, 4),
-    "MALLET": Program(partial(mallet, pairs="all"), False, True, 3),
-    "MALLET, pairs seen": Program(mallet, False, False, 10),
-}
-FEWER = {"atis": 500, "simulated 120": 200, "simulated 279": 60}  # sequences, where all pairs are too slow
-
-
 def built_row(corpus, program, n_train, fewer):
     """CPU seconds of an evaluation of a program, and of ours."""
     peer = PROGRAMS[program]
@@ -410,8 +322,7 @@ def built_row(corpus, program, n_train, fewer):
     seen = setup.features
     more = {"all_states": peer.all_states, "all_transitions": peer.all_transitions}
     same = observed(setup.corpus, *setup.sizes, **more)
-    with tempfile.TemporaryDirectory() as folder:
-        n_weights, n_timed, theirs = peer.run(setup.corpus, Path(folder), peer.n_evaluations)
+    n_weights, n_timed, theirs = evaluations(peer, setup)
     seconds = ours(setup.corpus, same)
     seconds_seen = ours(setup.corpus, seen) if peer.all_transitions else seconds
     return {
@@ -424,10 +335,7 @@ def built_row(corpus, program, n_train, fewer):
 
 
 @study("10_built.csv", frozen=("objective, auto", "objective, default"))
-def active_peers_built(
-    names=("conll2000", "nettalk", "atis", "simulated 120", "simulated 279"), programs=tuple(PROGRAMS),
-    n_train=1000, fewer=FEWER,
-):  # fmt: skip
+def active_peers_built(names=PEERS_ON, programs=tuple(PROGRAMS), n_train=1000, fewer=FEWER):
     """Training beside CRF++ and MALLET, which the reader builds; twenty minutes."""
     require(programs)
     keys = cells(corpus=names, program=programs)

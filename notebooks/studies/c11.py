@@ -11,7 +11,7 @@ import numpy as np
 from crfbook import Corpus, Encoder, FeatureSet, TokenColumns
 from crfbook.chain import inference
 from crfbook.chain.numpy_form import edge_scores
-from crfbook.chain.sparse.choice import DECODING, choose_form
+from crfbook.chain.sparse.choice import DECODING
 from crfbook.data.corpus import slice_sequences, take_sequences
 from crfbook.data.features import observed
 from crfbook.decoding import BEAM_WIDTH, DECODERS, kbest, label_order, search_by
@@ -21,7 +21,7 @@ from crfbook.learners.online import perceptron
 from crfbook.learners.stochastic.fast import fast_fit
 
 from . import crfsuite
-from .c06 import FORM_SETS, move_fit, print_fit, runs_of, time_cases, time_forms
+from .c06 import FORM_SETS, fit_form, move_fit, print_fit, runs_of, time_cases, time_forms
 from .harness import Row, follow, in_own_process, race, study
 from .records import cells, each, rounded
 from .work import MOST_CELLS, joint, load_dataset, random_tagger, zipf_tagger
@@ -31,35 +31,21 @@ from .work import MOST_CELLS, joint, load_dataset, random_tagger, zipf_tagger
 TRAINING = "batched", "sparse", "default"  # of taggers, whose pairs are few
 
 
-def time_decoders(n_cases, seed, repeats=3, largest=2500):
-    """`Case`s of random taggers, decoded."""
-    draw = partial(random_tagger, largest=largest)
-    return time_cases(draw, partial(runs_of, DECODING), n_cases, seed, repeats)
-
-
-def time_training(n_cases, seed, repeats=3, largest=2500):
-    """`Case`s of random taggers, a value and gradient; scores are a third of those of decoding."""
+def time_taggers(forms, n_cases, seed, repeats=3, largest=2500):
+    """`Case`s of random taggers, decoded or trained; in training scores are a third of those of decoding."""
+    size = 0.3 if forms == TRAINING else 1.0
 
     def runs(corpus, features, w):
-        return runs_of(TRAINING, corpus, features, 0.3 * w)
+        return runs_of(forms, corpus, features, size * w)
 
     return time_cases(partial(random_tagger, largest=largest), runs, n_cases, seed, repeats)
-
-
-def fit_default(cases, form=DECODING[2]):
-    """Coefficients >= 0 of a form in chain/sparse/seconds.json: least squares of relative errors."""
-    from scipy.optimize import nnls
-
-    rows = np.array([case.terms(form) for case in cases])
-    scale, took = rows.max(axis=0), np.array([case.took[form] for case in cases])
-    return nnls(rows / scale / took[:, None], np.ones(len(took)))[0] / scale
 
 
 @study()
 def default_fit(n_cases=60):
     """The coefficients of the default forms in chain/sparse/seconds.json, measured anew: printed only."""
-    timed_by = {TRAINING[2]: time_training, DECODING[2]: time_decoders}
-    print_fit({form: fit_default(times(n_cases, 0), form) for form, times in timed_by.items()})
+    fitted = {forms[2]: fit_form(time_taggers(forms, n_cases, 0), forms[2]) for forms in (TRAINING, DECODING)}
+    print_fit(fitted)
     yield from ()
 
 
@@ -70,29 +56,12 @@ def register_fit(n_chains=60, n_training=30, n_decoding=40):
     Others than this processor's: with OPENBLAS_CORETYPE and NUMBA_CPU_NAME, and a kernel cache of its own.
     """
     chains, (training, decoding) = time_forms(n_chains, 2), FORM_SETS.values()
-    tagged = time_training(n_training, 11, largest=400)
+    tagged = time_taggers(TRAINING, n_training, 11, largest=400)
     found = move_fit([(training, chains), (TRAINING, tagged)], 0.3)
-    tagged = time_decoders(n_decoding, 1, largest=800)
+    tagged = time_taggers(DECODING, n_decoding, 1, largest=800)
     found |= move_fit([(decoding, chains), (DECODING, tagged)], 0.1)
     print_fit({form: list(values) for form, values in found.items()})
     yield from ()
-
-
-@study()
-def decoding_choice(repeats=3, n_cases=30):
-    """How often the cost model chooses the fastest form of Viterbi, on random taggers not in its fit."""
-    kept = []
-    for _, sizes, took in time_decoders(n_cases, 2, repeats):
-        chosen = choose_form(sizes, DECODING)
-        kept.append((sizes, took, chosen, took[chosen] / min(took.values())))
-    lost = np.array([ratio for *_, ratio in kept])
-    note = f"{n_cases} cases, 20 to 2,500 labels; within 10 %: {np.mean(lost <= 1.1):.0%}"
-    yield Row("not the fastest form is chosen", np.mean(lost > 1.0), 1.0, "share", None, None, note)
-    yield Row("time lost by that, mean", lost.mean(), 1.0, "ratio", 1.1, 1.03)
-    for sizes, took, chosen, ratio in kept:
-        note = ", ".join(f"{form.partition(' ')[0]} {1e6 * t / sizes.tokens:.2f}" for form, t in took.items())
-        name = f"{sizes.labels:.0f} labels (padded), {sizes.plain / sizes.labels:.0f} pairs a label: {chosen}"
-        yield Row(name, ratio, 1.0, "times the fastest", None, None, f"us a token: {note}")
 
 
 # ---- four tasks with many labels ----
@@ -202,11 +171,8 @@ def decoding_times(task, n_repeats, corpus, form, beam_width=BEAM_WIDTH):
         took = race({"all": lambda: ready(corpus.seq_ptr, slice(None), *out)}, n_repeats)["all"].cpu
     else:
         model = corpus, features, w
-        runs = {
-            "all": partial(decode_by, *model, form=form),
-            "scores": partial(node_scores_by_parts, *model),
-        }
-        raced = race(runs, n_repeats)
+        scores = partial(node_scores_by_parts, *model)
+        raced = race({"all": partial(decode_by, *model, form=form), "scores": scores}, n_repeats)
         took = np.array(raced["all"].cpu) - raced["scores"].median_cpu
     return np.sort(took) * 1e6 / corpus.n_tokens
 
@@ -241,9 +207,8 @@ def decoder_rows(task, model, n_repeats):
         path = str(Path(folder) / "w.npy")
         np.save(path, task.w)
         took = [in_own_process(timed_alone, name, path, runs, n_repeats) for _ in range(PROCESSES)]
-    return [
-        decoder_row(name, task, *run, np.sort(us)) for run, us in zip(runs, np.transpose(took), strict=True)
-    ]
+    timed = zip(runs, np.transpose(took), strict=True)
+    return [decoder_row(name, task, *run, np.sort(us)) for run, us in timed]
 
 
 def decoder_row(name, task, decoder, width, us):
@@ -262,8 +227,7 @@ def decoder_row(name, task, decoder, width, us):
         "sentences a second": 1e6 / us[len(us) // 2] / corpus.n_tokens * corpus.n_sequences,
         "nodes a token": "" if counted is None else counted[0],
         "pairs a token": "" if counted is None else counted[1], "sweeps": mean, "sweeps error": error,
-        "most sweeps": most,
-        "accuracy": 100 * np.mean(path == corpus.labels),
+        "most sweeps": most, "accuracy": 100 * np.mean(path == corpus.labels),
     }  # fmt: skip
 
 

@@ -170,10 +170,9 @@ class Task:
     def marked(self):
         """(training, test) columns with `marks`, too."""
         parts = self.train, self.test
-        tags = lexicon({
-            "none": [], "subset": parts[:1], "training": [self.all_training],
-            "everything": [self.all_training, self.test],
-        }[self.setting.lexicon])  # fmt: skip
+        read = {"none": [], "subset": parts[:1], "training": [self.all_training]}
+        read["everything"] = [self.all_training, self.test]
+        tags = lexicon(read[self.setting.lexicon])
         of = {word: marks(word, tags.get(word, ())) for part in parts for word in part.columns["word"]}
         return [with_column(part, "marks", [[of[w] for w in part.columns["word"]]]) for part in parts]
 
@@ -306,10 +305,8 @@ def measured(test, said):
         return [[f"{p} {c}" for p, c in zip(*both, strict=True)] for both in zip(*columns, strict=True)]
 
     both = said.pos and joint(said.pos, said.chunk)
-    return {
-        "POS": (gold["pos"], said.pos, "accuracy"), "chunk": (gold["chunk"], said.chunk, "accuracy"),
-        "joint": (joint(*gold.values()), both, "accuracy"), "F1": (gold["chunk"], said.chunk, "f1"),
-    }  # fmt: skip
+    one = {"POS": (gold["pos"], said.pos, "accuracy"), "chunk": (gold["chunk"], said.chunk, "accuracy")}
+    return one | {"joint": (joint(*gold.values()), both, "accuracy"), "F1": (gold["chunk"], said.chunk, "f1")}
 
 
 def scored_rows(task, found, base):

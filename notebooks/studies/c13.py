@@ -9,9 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -174,9 +172,8 @@ def decoded_row(part, decoder):
         proved = np.mean(~found.pruned & near(found.bound, found.score))
     if name == "max-product":
         converged = np.mean(found[2])
-    return {
-        "exact": np.mean(near(best, score)), "certified": proved, "converged": converged, "us a token": us,
-    }  # fmt: skip
+    shares = {"exact": np.mean(near(best, score)), "certified": proved, "converged": converged}
+    return shares | {"us a token": us}
 
 
 def near(bound, score):
@@ -217,10 +214,8 @@ def training_row(seed, inference):
     found = {}
     for name, (gold, labels, metric) in c12.measured(task.test, said).items():
         found[name] = 100 * paired_test(gold, labels, labels, metric).value_b
-    return {
-        "own objective": model.objective_, "exact objective": exact, **found,
-        "iterations": model.n_iter_, "status": model.status_, "CPU s": one.seconds,
-    }  # fmt: skip
+    row = {"own objective": model.objective_, "exact objective": exact, **found}
+    return row | {"iterations": model.n_iter_, "status": model.status_, "CPU s": one.seconds}
 
 
 @study("13_training.csv", frozen=("dynamic", "dynamic, block", "dynamic, random", "dynamic, tree"))
@@ -405,8 +400,7 @@ def bp_targets(repeats=7):
 # The same models go through ours: elimination's general sister, the junction tree, and sweeps of loopy
 # messages. Construction of trees, plans and graphs counts on both sides, reading does not.
 
-NEEDS = "bp_pgmpy: expected PGMPY_PYTHON, the path of a Python that has pgmpy "
-NEEDS += "(python -m venv, pip install pgmpy)"
+NEEDS = "bp_pgmpy: expected PGMPY_PYTHON, a Python that has pgmpy (python -m venv, pip install pgmpy)"
 SENTENCES = 20
 
 PEER = """
@@ -419,7 +413,7 @@ from pgmpy.models import DiscreteMarkovNetwork
 import pgmpy
 
 found = []
-for one in json.load(open(sys.argv[1])):
+for one in json.load(sys.stdin):
     cards, clock = one["cards"], time.process_time()
     model = DiscreteMarkovNetwork()
     model.add_nodes_from(range(len(cards)))
@@ -480,11 +474,8 @@ def pgmpy_rows(sizes, n_steps):
     if not shutil.which(python):
         raise ValueError(NEEDS)
     cases = models(sizes, n_steps)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "models.json").write_text(json.dumps(cases))
-        (Path(folder) / "peer.py").write_text(PEER)
-        command = [python, str(Path(folder) / "peer.py"), str(Path(folder) / "models.json")]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    given = {"input": json.dumps(cases), "capture_output": True, "text": True, "check": True}
+    done = subprocess.run([python, "-c", PEER], **given)
     version, found = json.loads(done.stdout.splitlines()[-1])
     log_z, seconds = np.array(found).T
     program = f"pgmpy {version}, junction tree"

@@ -19,8 +19,7 @@ from crfbook.data.corpus import slice_sequences
 from crfbook.evaluation import holm, paired_test
 from crfbook.models.parameters import ALGORITHMS
 
-from .c14_memory import settled
-from .harness import follow, in_own_process, own_peak_mb, quiet, study
+from .harness import follow, in_own_process, quiet, study, with_memory
 from .records import cells, rounded
 from .work import dataset, set_up
 
@@ -104,8 +103,8 @@ def tenth_row(task, arm, setting, n_sentences):
     adds to the largest resident size, MB.
     """
     setup = set_up(task, None, n_sentences, True)
-    model, before = ready(setup, arm, setting), settled()
-    seconds, added = trained(model, setup, TUNING), own_peak_mb() - before
+    model = ready(setup, arm, setting)
+    seconds, added = with_memory(trained, model, setup, TUNING)
     about = {"CPU s": seconds, "MB added": added, "iterations": model.n_iter_, "status": model.status_}
     return {"tenth": setup.scores(model.weights_)["tenth"], **about}
 
@@ -183,9 +182,8 @@ def summary_rows(task, rows, best, n_sentences):
     arm at any look, or `lowest`. p : the largest of the processes; Holm's correction is for all arms.
     """
     seen, problems = {}, {arm: problem(arm, setting) for arm, (setting, _) in best.items()}
-    rows = [
-        row for row in rows if row["setting"] == best[row["arm"]][1]["setting"]
-    ]  # tuned again, others may be
+    # of an arm that was tuned again, others may be there
+    rows = [row for row in rows if row["setting"] == best[row["arm"]][1]["setting"]]
     ends = {arm: [row for row in rows if row["arm"] == arm and row["status"]] for arm in best}
     for row in rows:
         if problems[row["arm"]][0] == "log":
@@ -225,17 +223,12 @@ def summary_row(arm, setting, tuning, ends, least, p, corrected):
 def algorithms(task, arms=tuple(ARMS), processes=PROCESSES, n_sentences=None):
     """The algorithms of the papers, tuned by one rule: quality against CPU seconds; 40 minutes a corpus."""
     data, few = [dataset(task)], {"task": task, "n_sentences": n_sentences}
-    grids = {arm: grid_of(arm) for arm in arms}
-    keys = [{"arm": arm, "setting": text} for arm in arms for text in grids[arm]]
-    row = rounded(tenth_row)
-    jobs = [
-        (key, partial(row, arm=key["arm"], setting=grids[key["arm"]][key["setting"]], **few)) for key in keys
-    ]
+    tried, make = [(arm, *one) for arm in arms for one in grid_of(arm).items()], rounded(tenth_row)
+    jobs = [({"arm": arm, "setting": text}, partial(make, arm=arm, setting=one, **few))
+            for arm, text, one in tried]  # fmt: skip
     best = chosen((yield f"14_tuning_{task}.csv", jobs, data))
-    keys = [
-        {**key, "setting": best[key["arm"]][1]["setting"]}
-        for key in cells(process=range(processes), arm=best)
-    ]
+    runs = cells(process=range(processes), arm=best)
+    keys = [key | {"setting": best[key["arm"]][1]["setting"]} for key in runs]
     jobs = [(key, partial(curve_rows, **key | few | {"setting": best[key["arm"]][0]})) for key in keys]
     rows = yield f"14_curves_{task}.csv", jobs, data
     jobs = [({}, partial(rounded(summary_rows), rows=rows, best=best, **few))]

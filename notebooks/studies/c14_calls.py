@@ -6,19 +6,21 @@ is given lies outside the clock. Each side runs in a process of its own.
 """
 
 import os
-import sys
 import tempfile
 import time
+from functools import partial
 from statistics import median
 
 import numpy as np
 
-from .c14_wild import attributes
+from .c14_wild import tokens
 from .crfsuite import attribute_strings, train, trainer
 from .harness import Row, in_own_process, quiet, study, timed
 from .work import load_dataset
 
 N_CALLS = 600
+FLOATS = "floats1", "floats10", "floats50"
+WORDS = "CRF(template='words'), 25 words"
 STREETS = "Street Avenue Road Lane Drive Court Place Square Terrace Way".split()
 KINDS = "number name kind occupancy unit town state zip corner building".split()
 
@@ -61,15 +63,11 @@ def nested(words):
     return rows
 
 
-def with_floats(n):
-    """f(words, rng): a word and n floats a token."""
-
-    def make(words, rng):
-        return [
-            {"word": word} | {f"f{j}": x for j, x in enumerate(rng.normal(size=n).tolist())} for word in words
-        ]
-
-    return make
+def with_floats(words, n, rng):
+    """A word and n floats a token."""
+    numbers = rng.normal(size=(len(words), n)).tolist()
+    told = [{f"f{j}": x for j, x in enumerate(row)} for row in numbers]
+    return [{"word": word} | row for word, row in zip(words, told, strict=True)]
 
 
 def sentences(kind):
@@ -77,23 +75,14 @@ def sentences(kind):
     rng = np.random.default_rng(0)
     if kind in ("tutorial", "words"):
         data = load_dataset("conll2000")
-        columns = {}
-        for part, text in (("train", data.train), ("test", data.test)):
-            words = [[token[0] for token in sentence] for sentence in text.sentences()]
-            if kind == "tutorial":
-                columns[part] = [[attributes(s, None, i) for i in range(len(s))] for s in words]
-            else:
-                columns[part] = attribute_strings(text, "words")
-        X, y = columns["train"], data.train.labels_by_sequence()
-        return X, y, [x for x in columns["test"] if 20 <= len(x) <= 30][:N_CALLS]
-    addresses = [address(rng) for _ in range(2000)]
-    make = nested if kind == "nested" else strings
-    if kind.startswith("floats"):
-        floats = with_floats(int(kind[6:]))
-        X = [floats(words, rng) for words, _ in addresses[:600]]
-        return X, [y for _, y in addresses[:600]], [floats(address(rng)[0], rng) for _ in range(N_CALLS)]
-    new = [make(address(rng, kind == "unknown")[0]) for _ in range(N_CALLS)]
-    return [make(words) for words, _ in addresses], [y for _, y in addresses], new
+        told = tokens if kind == "tutorial" else partial(attribute_strings, template="words")
+        X, new = map(told, (data.train, data.test))
+        return X, data.train.labels_by_sequence(), [x for x in new if 20 <= len(x) <= 30][:N_CALLS]
+    addresses, make = [address(rng) for _ in range(2000)], nested if kind == "nested" else strings
+    if kind in FLOATS:
+        addresses, make = addresses[:600], partial(with_floats, n=int(kind[6:]), rng=rng)
+    X, y = [make(words) for words, _ in addresses], [labels for _, labels in addresses]
+    return X, y, [make(address(rng, kind == "unknown")[0]) for _ in range(N_CALLS)]
 
 
 def asked(kind, tagger, model, peer, words):
@@ -110,12 +99,7 @@ def asked(kind, tagger, model, peer, words):
         return [{y: peer.marginal(y, t) for y in peer.labels()} for t in range(len(x))]
 
     if kind == "words":
-        return {
-            WORDS: (
-                lambda x: words.predict_single([t[2][3:] for t in x]),
-                peer.tag,
-            )
-        }
+        return {WORDS: (lambda x: words.predict_single([t[2][3:] for t in x]), peer.tag)}
     calls = {"Tagger.tag": (tagger.tag, peer.tag), "tagger_.tag": (model.tagger_.tag, peer.tag)}
     calls |= {"CRF.predict([x])": (lambda x: model.predict([x]), peer.tag)}
     calls |= {"predict_single": (model.predict_single, peer.tag)}
@@ -164,23 +148,22 @@ def called(kind, folder, n=None):
     return found
 
 
-TAGS = {"known": (1.2, 1.0), "unknown": (2.0, 1.3), "nested": (0.8, 0.6), "tutorial": (0.9, 0.7)}
-WORDS = "CRF(template='words'), 25 words"
-LIMITS = {"all marginals as dicts": (0.5, 0.3), "marginals of the best labels": (1.2, 0.9), WORDS: (1.0, 0.8)}
+def medians(run, kinds, repeats):
+    """Yield (kind, what, CPU seconds of ours, of theirs), medians of processes, of all that `run` times."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in kinds:
+            in_own_process(prepare, kind, folder)
+            done = [in_own_process(run, kind, folder) for _ in range(repeats)]
+            for what in done[0]:
+                yield kind, what, *(median(one[what][side] for one in done) for side in (0, 1))
 
 
 @study()
 def calls(repeats=3):
     """One sentence a call: labels, marginals, by a `Tagger` and by a `CRF`, of six kinds of input."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in ("known", "unknown", "nested", "tutorial", "words", "floats1", "floats10", "floats50"):
-            in_own_process(prepare, kind, folder)
-            done = [in_own_process(called, kind, folder) for _ in range(repeats)]
-            for what in done[0]:
-                ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
-                limits = LIMITS.get(what) or TAGS.get(kind, (None, None))
-                limits = (2.2, 1.5) if "predict" in what and kind == "known" else limits
-                yield Row(f"{kind}: {what}", 1e6 * ours, 1e6 * theirs, "CPU us", *limits)
+    kinds = "known", "unknown", "nested", "tutorial", "words", *FLOATS
+    for kind, what, *seconds in medians(called, kinds, repeats):
+        yield Row(f"{kind}: {what}", *(1e6 * one for one in seconds), "CPU us")
 
 
 def batch(kind, folder):
@@ -203,68 +186,11 @@ def batch(kind, folder):
         "fit, c2 = 1": (lambda: CRF(**setting).fit(X, y), lambda: train(trainer(X, y, **setting))),
     }
     with quiet():
-        return {
-            what: [median(timed(run)[1] for _ in range(3)) for run in sides] for what, sides in works.items()
-        }
-
-
-BATCH = {  # kind: required and aim of tagging, of fitting
-    "nested": ((0.9, 0.7), (0.3, 0.25)), "tutorial": ((0.8, 0.5), (0.65, 0.55)),
-    **dict.fromkeys(("floats1", "floats10", "floats50"), ((2.0, 1.0), (None, None))),
-}  # fmt: skip
+        return {what: [median(timed(f)[1] for _ in range(3)) for f in both] for what, both in works.items()}
 
 
 @study()
 def dicts(repeats=3):
     """Dicts of a whole text: nested, those of a tutorial, and with 1, 10 and 50 floats a token."""
-    with tempfile.TemporaryDirectory() as folder:
-        for kind, (tagging, fitting) in BATCH.items():
-            in_own_process(prepare, kind, folder)
-            done = [in_own_process(batch, kind, folder) for _ in range(repeats)]
-            limits = {"reading": (1.2, 0.8), "batch tagging": tagging, "fit, c2 = 1": fitting}
-            for what, bounds in limits.items():
-                ours, theirs = (median(run[what][side] for run in done) for side in (0, 1))
-                yield Row(f"{kind}: {what}", ours, theirs, "CPU s", *bounds)
-
-
-START = """import time
-import {0}
-x = {1!r}
-{2}
-print(time.process_time(), next(int(l.split()[1]) for l in open("/proc/self/status") if "VmHWM" in l) / 1024)
-"""
-
-
-def started(code, folder):
-    """(CPU seconds, MB) of a process that tags a sentence. Compiled sources lie in `folder`."""
-    import subprocess
-
-    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": folder}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    return [float(x) for x in done.stdout.split()]
-
-
-@study()
-def start(repeats=3):
-    """A process from its start to the first tagged sentence: NumPy, kernels, python-crfsuite; NumPy alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        in_own_process(prepare, "known", folder)
-        path, x = os.path.join(folder, "known"), sentences("known")[2][0]
-        ways = {
-            "NumPy": ("crfbook", f"crfbook.Tagger({path!r}).tag(x)"),
-            "kernels": ("crfbook", f"crfbook.Tagger({path!r}, kernels=True).tag(x)"),
-            "peer": ("pycrfsuite", f"t = pycrfsuite.Tagger(); t.open({path!r}); t.tag(x)"),
-            "import numpy": ("numpy", ""),
-        }
-        done = {way: [] for way in ways}
-        for _ in range(repeats + 1):
-            for way, (module, call) in ways.items():
-                done[way].append(started(START.format(module, x, call), folder))
-        asked = {"seconds": ("CPU s", (0.15, 0.10), (0.60, 0.52)), "memory": ("MB", (45, 35), (170, 162))}
-        for i, (what, (unit, *limits)) in enumerate(asked.items()):
-            least = {way: median(run[i] for run in runs[1:]) for way, runs in done.items()}
-            for way, (required, aim) in zip(("NumPy", "kernels"), limits, strict=True):
-                note = (
-                    f"required {required}, aim {aim} {unit}; import numpy {least['import numpy']:.3g} {unit}"
-                )
-                yield Row(f"{way}: {what} to the first sentence", least[way], least["peer"], unit, note=note)
+    for kind, what, *seconds in medians(batch, ("nested", "tutorial", *FLOATS), repeats):
+        yield Row(f"{kind}: {what}", *seconds, "CPU s")

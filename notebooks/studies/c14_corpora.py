@@ -17,10 +17,9 @@ from crfbook.data.features import observed
 
 from . import crfsuite
 from .c10 import LETTERS, WORDS
-from .c14_memory import settled
 from .c14_wild import SIDES
 from .claims.judge import slope
-from .harness import clocked, follow, in_own_process, own_peak_mb, quiet, race, race_processes, study, timed
+from .harness import clocked, follow, in_own_process, quiet, race, race_processes, study, timed, with_memory
 from .records import RESULTS, cells, each, read_record, rounded
 from .work import TEST, Task, dataset, encode, load, load_dataset
 
@@ -68,8 +67,8 @@ def one_side(tool, name, most):
     (X, y), new = crfsuite.sentences(setup, numbers=True), crfsuite.attribute_numbers(setup.held)
     with quiet():
         learn(X[:WARM], y[:WARM])[1](X[:WARM])  # kernels
-        before, ((path, tag), spent) = settled(), clocked(learn, X, y)
-        added, (labels, tagging) = own_peak_mb() - before, timed(tag, new)
+        ((path, tag), spent), added = with_memory(clocked, learn, X, y)
+        labels, tagging = timed(tag, new)
     sizes = {"sentences": len(X), "tokens": setup.corpus.n_tokens, "labels": len(setup.encoder.labels_)}
     found = {"score": setup.scores({"test": labels})["test"], "tagged": setup.held.n_tokens / tagging}
     return spent | found | {"MB": added, "path": path, "sizes": sizes}
@@ -134,10 +133,6 @@ def evaluations(axis, size, process):
     return {"tokens": corpus.n_tokens, "crfbook": us * mine, "CRFsuite": us * theirs}
 
 
-def growth_row(axis, size, process):
-    return in_own_process(evaluations, axis, size, process)
-
-
 def exponent_rows(rows):
     """The power with which time grows, and half of its 95 % interval, by regression: over all sizes, and over
     the larger half. Each size of 14_growth.csv has processes of its own; the older records have one.
@@ -164,5 +159,6 @@ def exponent_rows(rows):
 def evaluation_growth(sizes=SIZES, processes=PROCESSES):
     """An evaluation against sentences, labels and attributes a token, with exponents; ten minutes."""
     keys = [{"process": n, "axis": a, "size": s} for n in range(processes) for a in sizes for s in sizes[a]]
-    rows = yield "14_growth.csv", each(rounded(growth_row), keys), [dataset("chunking")]
+    jobs = each(rounded(partial(in_own_process, evaluations)), keys)
+    rows = yield "14_growth.csv", jobs, [dataset("chunking")]
     yield "14_exponents.csv", [({}, partial(rounded(exponent_rows), rows=rows))], []

@@ -25,10 +25,11 @@ BATCH, MOST_CELLS = 128, 200_000_000  # sentences of a batch; numbers in torch-s
 THREADS = dict.fromkeys(["OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"], "1")
 
 
-def watch(command, line=None, goal=float("-inf"), limit=None):
+def watch(command, line=None, goal=float("-inf"), limit=None, most=float("inf")):
     """What became of a program: [[CPU s, objective]] of its iterations, CPU s, MB, exit code, last words.
 
-    line : expression that finds an objective in what it prints. The first of at most `goal` ends the program.
+    line : expression that finds an objective in what it prints. The first of at most `goal` ends the program,
+    and so does number `most`.
     limit : CPU seconds, after which the system ends it. Those of iterations count from a line "begin".
     """
 
@@ -46,7 +47,7 @@ def watch(command, line=None, goal=float("-inf"), limit=None):
             begun = spent()
         elif line and (found := re.search(line, text)):
             trace.append([spent() - begun, float(found[1])])
-            if trace[-1][1] <= goal:
+            if trace[-1][1] <= goal or len(trace) >= most:
                 program.kill()
     code, used = program.wait(), resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = used.ru_utime + used.ru_stime

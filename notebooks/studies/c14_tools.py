@@ -10,12 +10,8 @@ from its start, where it reads a text of attributes and labels; of Python from t
 **Equality first**: the weights of a tool's model enter our objective on our corpus, and a weight that is none
 of ours is an error.
 
-Programs that the reader builds, and packages in another Python, are named by environment variables:
-
-    CRFBOOK_WAPITI          the program wapiti 1.5.0
-    CRFBOOK_CRFPP           the folder of crf_learn and crf_test 0.59 (default: PATH)
-    MALLET_CLASSPATH        classes and lib/*.jar of MALLET 2.0.8, compiled; java and javac stand on PATH
-    CRFBOOK_PEERS_PYTHON    a Python from 3.11 on that has what this one lacks: chaine, torch and its layers
+Programs that the reader builds, and packages in another Python, are named by environment variables: `NEEDS`.
+Wapiti and CRF++ are built by make; of MALLET javac compiles src/cc/mallet, of which GRMM is a part.
 """
 
 import atexit
@@ -53,16 +49,18 @@ C2, GOALS = 1.0, (1e-2, 1e-3, 1e-4)  # the penalty; goals above the optimum, rel
 LIMIT, FEW = 300, 1  # CPU seconds of a training; iterations of one for its weights alone
 LAYERS, MOST_LABELS = 500, 100  # sentences of layers; labels of torch-struct, whose tables have L^3 numbers
 SETS = "observed", "dense"
+PAD = "_"  # in place of the attributes that a token has not
 HERE = Path(__file__).parent
 
 
 class Ready(NamedTuple):
-    """The work, the folder of its texts, the strings of attributes and labels in them."""
+    """The work, the folder of its texts, the strings of attributes and labels in them, the penalty."""
 
     work: Work
     folder: Path
     attributes: list
     labels: list
+    c2: float = C2
 
     def features(self, which):
         return self.work.everything if which == "dense" else self.work.features
@@ -79,11 +77,10 @@ def ready(corpus, n_sentences=None):
     if len(set(here.attributes)) < len(here.attributes) or re.search(r"\s", "".join(here.labels)):
         raise ValueError(f"{corpus}: an attribute or label cannot be written between blanks")
     unseen = Encoder(work.encoder.template)  # has the attributes that training has not
-    test, known = (unseen.fit_transform(test), written(unseen), None), (work.corpus, *here[2:])
+    test, known = (unseen.fit_transform(test), written(unseen), None), (work.corpus, *here[2:4])
     for name, text in {"train": known, "dev": known, "test": test, "one": test}.items():
         write(here.folder / name, *text, most=1 if name in ("dev", "one") else None)
-    columns = [f"U:%x[0,{i + 1}]" for i in range(int(np.diff(work.corpus.attr_ptr).max()))]
-    (here.folder / "template").write_text("\n".join([*columns, "", "B", ""]), encoding="utf-8")
+    write_template(here.folder / "template", work.corpus)
     return here
 
 
@@ -98,15 +95,27 @@ def written(encoder):
     return [re.sub(r"\s", "_", f"u{name[1:]}") for name in encoder.attribute_names()]
 
 
-def write(path, corpus, attributes, labels, most):
-    """A token a line: "b", which means pairs of labels to Wapiti, attributes, label; then an empty line."""
+def write(path, corpus, attributes, labels, most=None, width=0):
+    """A token a line: "b", which means pairs of labels to Wapiti, attributes, label; then an empty line.
+
+    width : so many attributes each token gets; PADs stand after its own.
+    """
     with open(path, "w", encoding="utf-8") as file:
         for i, j in list(pairwise(corpus.seq_ptr.tolist()))[:most]:
             for t in range(i, j):
                 own = corpus.attr_idx[corpus.attr_ptr[t] : corpus.attr_ptr[t + 1]].tolist()
                 label = [labels[corpus.labels[t]]] if labels else []
-                print("b", *map(attributes.__getitem__, own), *label, file=file)
+                pads = [PAD] * (width - len(own))
+                print("b", *map(attributes.__getitem__, own), *pads, *label, file=file)
             print(file=file)
+
+
+def write_template(path, corpus):
+    """CRF++'s: all columns between the first and the label are one bag of words; plain bigrams. The width."""
+    width = int(np.diff(corpus.attr_ptr).max())
+    columns = [f"U:%x[0,{i + 1}]" for i in range(width)]
+    path.write_text("\n".join([*columns, "", "B", ""]), encoding="utf-8")
+    return width
 
 
 # ---- the weights of a model ----
@@ -181,13 +190,18 @@ def in_our_order(here, features, attributes, labels, node, edge):
 # ---- tools ----
 
 PYTHON = ("crfbook", "python-crfsuite", "sklearn-crfsuite", "chaine"), ("pytorch-crf", "torch-struct")
-NAMED_BY = {"Wapiti": "CRFBOOK_WAPITI", "CRF++": "CRFBOOK_CRFPP", "MALLET": "MALLET_CLASSPATH"}
+NEEDS = {  # the environment variable, and what it names
+    "Wapiti": ("CRFBOOK_WAPITI", "the program wapiti 1.5.0"),
+    "CRF++": ("CRFBOOK_CRFPP", "the folder of crf_learn and crf_test 0.59, if that is not on PATH"),
+    "MALLET": ("MALLET_CLASSPATH", "classes and lib/*.jar of MALLET 2.0.8; on PATH java and javac"),
+}
+ANOTHER = "CRFBOOK_PEERS_PYTHON", "a Python from 3.11 on that has it"  # of packages that this Python lacks
 
 
 @cache
 def program(tool):
     """Where a tool is: a path; of MALLET a class path that includes the programs here; None: nowhere."""
-    named = os.environ.get(NAMED_BY.get(tool, "CRFBOOK_PEERS_PYTHON"))
+    named = os.environ.get(NEEDS.get(tool, ANOTHER)[0])
     if tool == "Wapiti":
         return shutil.which(named or "")
     if tool == "CRF++":
@@ -207,13 +221,19 @@ def program(tool):
     return None
 
 
+def needs(tool):
+    """What to say of a tool that is nowhere."""
+    variable, what = NEEDS.get(tool, ANOTHER)
+    return f"{tool}: expected in {variable} {what}"
+
+
 def there(names):
     """Those that can be run; a line for each of the others."""
     for tool in names:
         if program(tool):
             yield tool
         else:
-            print(f"{tool}: left out; {NAMED_BY.get(tool, 'CRFBOOK_PEERS_PYTHON')} may say where it is")
+            print(f"{needs(tool)}; left out")
 
 
 def python(tool, what, *more):
@@ -227,14 +247,14 @@ def mallet(*more):
 
 def train_python(tool, here, model, which, stop):
     far = {"tol": 1e-12} if tool == "crfbook" else {"epsilon": 1e-9, "delta": 1e-12}
-    params = {"own": {}, "none": far}.get(stop, {"max_iterations": stop}) | {"c1": 0.0, "c2": C2}
+    params = {"own": {}, "none": far}.get(stop, {"max_iterations": stop}) | {"c1": 0.0, "c2": here.c2}
     params |= dict.fromkeys(["all_possible_states", "all_possible_transitions"], which == "dense")
     return python(tool, "train", here.folder / "train", model, json.dumps(params))
 
 
 def train_wapiti(here, model, which, stop):  # it counts errors in each iteration, here of one sentence
     stops = {"own": (), "none": ("-w", 0, "-e", 0, "-d", here.folder / "dev")}.get(stop, ("-i", stop))
-    penalty = "-a", "l-bfgs", "-1", 0, "-2", 2 * C2, "-t", 1
+    penalty = "-a", "l-bfgs", "-1", 0, "-2", 2 * here.c2, "-t", 1
     return program("Wapiti"), "train", *penalty, *stops, here.folder / "train", model
 
 
@@ -245,7 +265,7 @@ def tag_wapiti(text, model, out):
 def train_crfpp(here, model, which, stop):  # after -m iterations its weights are not those that it judged
     stops = "-e", {"own": 1e-4, "none": 1e-12}.get(stop, 1e9)
     texts = here.folder / "template", here.folder / "train"
-    return program("CRF++"), "-c", 1 / (2 * C2), "-p", 1, "-t", *stops, *texts, model
+    return program("CRF++"), "-c", 1 / (2 * here.c2), "-p", 1, "-t", *stops, *texts, model
 
 
 def tag_crfpp(text, model, out):
@@ -254,7 +274,7 @@ def tag_crfpp(text, model, out):
 
 def train_mallet(here, model, which, stop):
     stops = {"own": (1e-4, 10**6), "none": (0, 10**6)}.get(stop, (1e-4, stop))
-    return mallet("MalletChain", here.folder / "train", model, 1 / (2 * C2), *stops)
+    return mallet("MalletChain", here.folder / "train", model, 1 / (2 * here.c2), *stops)
 
 
 def tag_mallet(text, model, out):
@@ -326,10 +346,9 @@ def tool_row(process, features, tool, corpus, best, n_sentences, limit):
     what, here, best = (corpus, n_sentences, features, tool), ready(corpus, n_sentences), best[features]
     model, own = train(*what, "own", limit=limit)
     trace, done, goal = own["trace"], own["code"] == 0, best * (1 + GOALS[-1])
-    row = {
-        "stop": "its own" if done else f"not finished in {limit} s", "iterations": len(trace),
-        "CPU s": trace[-1][0] if trace else own["cpu"], "MB": own["MB"], "above": lowest(trace) / best - 1,
-    }  # fmt: skip
+    row = {"stop": "its own" if done else f"not finished in {limit} s", "iterations": len(trace)}
+    row |= {"CPU s": trace[-1][0] if trace else own["cpu"], "MB": own["MB"]}
+    row["above"] = lowest(trace) / best - 1
     early = done and lowest(trace) > goal
     far = train(*what, "none", limit=limit, goal=goal)[1]["trace"] if early else trace
     row |= {f"to {share:g}": reached(far, best * (1 + share)) for share in GOALS}  # inf: never
@@ -355,12 +374,8 @@ def tagging(here, its, model, done):
         found = {"start": spent[0], "whole": spent[1] - spent[0], "labels": labels}
     score = here.work.scores({"test": found["labels"]})["test"] if done else ""
     speeds = {f"sentences/s, {x}": n / found[x] if x in found else "" for x in ("whole", "one", "Viterbi")}
-    return {
-        "version": found.get("version", ""),
-        here.work.task.measure: score,
-        "first answer": found["start"],
-        **speeds,
-    }
+    about = {"version": found.get("version", ""), here.work.task.measure: score}
+    return about | {"first answer": found["start"], **speeds}
 
 
 def layer_row(process, tool, corpus, n_sentences):

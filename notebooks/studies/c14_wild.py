@@ -6,7 +6,7 @@ few iterations on the same corpus comes first.
 """
 
 import time
-from statistics import geometric_mean, median
+from statistics import median
 
 from .crfsuite import reached, seconds_and_losses, train, trainer
 from .harness import Row, clocked, cpu_row, in_own_process, own_peak_mb, quiet, race_processes, study, timed
@@ -58,20 +58,19 @@ def attributes(words, tags, i):
     return found
 
 
+def tokens(columns, tag=None):
+    """`attributes` of each token of each sentence; tag: the name of the column of tags."""
+    words = columns.by_sequence(next(iter(columns.columns)))
+    tags = columns.by_sequence(tag) if tag else [None] * len(words)
+    return [[attributes(w, t, i) for i in range(len(w))] for w, t in zip(words, tags, strict=True)]
+
+
 def dicts(name):
     """(X, y, X of the test part, description) of a corpus: lists of lists of dicts."""
     dataset, task, tag = CORPORA[name]
     data = load_dataset(dataset, task)
-
-    def rows(columns):
-        place = list(columns.columns).index(tag) if tag else None
-        for sentence in columns.sentences():
-            words = [token[0] for token in sentence]
-            tags = [token[place] for token in sentence] if tag else None
-            yield [attributes(words, tags, i) for i in range(len(words))]
-
     about = f"{data.source}, {data.train.n_tokens:,} tokens, {len(set(data.train.labels)):,} labels"
-    return list(rows(data.train)), data.train.labels_by_sequence(), list(rows(data.test)), about
+    return tokens(data.train, tag), data.train.labels_by_sequence(), tokens(data.test, tag), about
 
 
 def _crfsuite(X, y, setting, jobs):
@@ -124,51 +123,39 @@ def _middle(done, what):
     return [median(run[what] for run in done[side]) for side in ("ours", "crfsuite")]
 
 
-@study()
-def wild(repeats=3):
-    """Dicts to a model and to labels, as users of sklearn-crfsuite run it: six corpora, and means."""
-    ratios = {}
-    for corpus in CORPORA:
-        for what, row in _rows(corpus, repeats):
-            ratios.setdefault(what, []).append(row.ratio)
-            yield row
-    bounds = {"wild": (0.45, 0.3), "threads": (0.3, 0.2), "stop": (0.4, 0.25), "close": (0.35, 0.2)}
-    for what, limits in bounds.items():
-        yield Row(f"geometric mean: {WORK[what]}", geometric_mean(ratios[what]), 1.0, "ratio", *limits)
-
-
 @study("14_wild_{}.csv", of=tuple(CORPORA))
 def wild_on(name, repeats=3):
-    """The same on one corpus."""
-    yield from (row for _, row in _rows(name, repeats))
-
-
-def _rows(name, repeats):
-    """(kind, `Row`) of one corpus."""
+    """Dicts to a model and to labels, as users of sklearn-crfsuite run it, on one corpus."""
     for setting in SETTINGS:
         in_own_process(one_side, "ours", name, setting, 0)
     took, done = _raced(name, "wild", repeats)
     ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
-    yield "wild", cpu_row(f"{name}: {WORK['wild']}", took, 0.6, 0.4, done["ours"][0]["about"])
-    yield "end", Row(f"{name}: its objective", ends["ours"], ends["crfsuite"], "nats", 1.0)
-    yield "memory", Row(f"{name}: peak memory", *_middle(done, "peak_mb"), "MB", 1.3, 1.0)
-    yield "tagging", Row(f"{name}: labels of the test part", *_middle(done, "tagging"), "CPU s", 1.0, 0.7)
+    yield cpu_row(f"{name}: {WORK['wild']}", took, 0.6, 0.4, done["ours"][0]["about"])
+    yield Row(f"{name}: its objective", ends["ours"], ends["crfsuite"], "nats", 1.0)
+    yield Row(f"{name}: peak memory", *_middle(done, "peak_mb"), "MB", 1.3, 1.0)
+    yield Row(f"{name}: labels of the test part", *_middle(done, "tagging"), "CPU s", 1.0, 0.7)
     ours = _raced(name, "wild", repeats, jobs=2, sides=["ours"])[0]["ours"]
     wall = ours.median_wall, took["crfsuite"].median_wall
-    yield "threads", Row(f"{name}: {WORK['threads']}", *wall, "wall s")
+    yield Row(f"{name}: {WORK['threads']}", *wall, "wall s")
     took, done = _raced(name, "stop", repeats)
     iterations = {side: len(done[side][0]["path"]) for side in SIDES}
     ends = {side: done[side][0]["path"][-1][1] for side in SIDES}
     note = f"ours {iterations['ours']} iterations to {ends['ours']:.1f}, "
     note += f"CRFsuite {iterations['crfsuite']} to {ends['crfsuite']:.1f}"
-    yield "stop", cpu_row(f"{name}: {WORK['stop']}", took, 0.6, 0.35, note)
+    yield cpu_row(f"{name}: {WORK['stop']}", took, 0.6, 0.35, note)
     _, done = _raced(name, "exact", 1)
     paths = {side: done[side][0]["path"] for side in SIDES}
     best = min(path[-1][1] for path in paths.values())
     seconds = [reached(paths[side], best * (1.0 + CLOSE)) for side in ("ours", "crfsuite")]
     note = f"lowest objective {best:.2f}"
     if seconds[1] == float("inf"):  # it took at least what it took without having got there
-        seconds[1] = paths["crfsuite"][-1][0]
-        stands = paths["crfsuite"][-1][1]
+        seconds[1], stands = paths["crfsuite"][-1]
         note += f"; CRFsuite stands at {stands:.2f} after {len(paths['crfsuite'])} iterations"
-    yield "close", Row(f"{name}: {WORK['close']}", *seconds, "CPU s", note=note)
+    yield Row(f"{name}: {WORK['close']}", *seconds, "CPU s", note=note)
+
+
+@study()
+def wild(repeats=3):
+    """The same on six corpora; hours."""
+    for name in CORPORA:
+        yield from wild_on(name, repeats)

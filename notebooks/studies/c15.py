@@ -69,16 +69,17 @@ def model(**more):
 
 
 @contextlib.contextmanager
-def cluster(n_workers=2, profiler=False):
+def cluster(n_workers=2, profiler=False, **more):
     """A client of `n_workers` processes with one thread each, with Dask's profiler or without.
-    A worker that is killed twice starts again twice (see the chapter's section 9).
+
+    more : of `LocalCluster`. A worker that is killed twice starts again twice (see the chapter's section 9).
     """
     import dask
     from distributed import Client, LocalCluster
 
     rules = {"distributed.worker.profile.enabled": profiler, "distributed.deploy.lost-worker-timeout": "1h"}
-    size = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
-    with dask.config.set(rules), LocalCluster(**size, silence_logs=50) as local, Client(local) as client:
+    more |= {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
+    with dask.config.set(rules), LocalCluster(**more, silence_logs=50) as local, Client(local) as client:
         yield client
 
 
@@ -278,8 +279,7 @@ def tagging_row(kind, repeats=5):
             "tokens": n_tokens, "same files": same,
             "tokens a CPU s here": f"{n_tokens / np.median(here):.0f}",
             "tokens a CPU s, two workers": f"{n_tokens / np.median(there):.0f}",
-            "ratio": f"{np.median(here / there):.3f}",
-            "peak MB a worker": f"{peak:.0f}",
+            "ratio": f"{np.median(here / there):.3f}", "peak MB a worker": f"{peak:.0f}",
         }  # fmt: skip
 
 
@@ -331,24 +331,18 @@ def sharded_large(n_copies=48):
 
 
 def driver_row(shard_tokens):
-    """Peak memory of the process that calls `fit`, in a process of its own."""
-    found = in_own_process(train_alone, shard_tokens)
-    return {"shards": found["shards"], "peak MB of the driver": f"{found['peak_mb']:.0f}"}
-
-
-def train_alone(shard_tokens):
-    """A few iterations on shards of so many tokens: their number, the peak memory of this process."""
+    """A few iterations on shards of so many tokens: how many shards, the peak memory of this process."""
     with tempfile.TemporaryDirectory() as folder, cluster() as client:
         shards = write_shards(copies(10), folder, model(), client=client, shard_tokens=shard_tokens)
         fit(model(max_iterations=5), Shards(folder), client)
-        return {"shards": len(shards), "peak_mb": own_peak_mb()}
+        return {"shards": len(shards), "peak MB of the driver": f"{own_peak_mb():.0f}"}
 
 
 @study("15_driver.csv")
 def sharded_driver():
     """Peak memory of the driver, with few shards and with many; minutes."""
     keys = cells(shard_tokens=(250_000, 20_000))
-    yield "15_driver.csv", each(driver_row, keys), [dataset("chunking")]
+    yield "15_driver.csv", each(partial(in_own_process, driver_row), keys), [dataset("chunking")]
 
 
 # ---- rounds of other methods

@@ -15,7 +15,7 @@ from crfbook.distributed import write_shards
 from crfbook.distributed.engine import FAN, Cluster, Local, branches, routed, spread, travelling
 from crfbook.learners.quasi_newton.lbfgs import CurvatureMemory, Pairs
 
-from .c15 import model, spent
+from .c15 import cluster, model, spent
 from .harness import study
 from .records import cells, each
 from .work import dataset
@@ -55,22 +55,15 @@ def some_vector(payload, number):
 
 def passing_row(workers, shards, size=100_000):
     """Vectors that workers of this process send over TCP in a sum, and what the plan says."""
-    from distributed import Client, LocalCluster
-
-    room = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": None}
     job = some_vector, list(range(shards)), np.ones(size)
-    with (
-        LocalCluster(**room, processes=False, protocol="tcp", silence_logs=50) as local,
-        Client(local) as client,
-    ):
+    with cluster(workers, processes=False, protocol="tcp") as client:
         there = Cluster(client)
         there.total(*job)
-        logs = [worker.transfer_outgoing_log for worker in local.workers.values()]
+        logs = [worker.transfer_outgoing_log for worker in client.cluster.workers.values()]
         before = [len(log) for log in logs]
         found = there.total(*job)
-        sent = [
-            [key for one in list(log)[k:] for key in one["keys"]] for log, k in zip(logs, before, strict=True)
-        ]
+        new = [list(log)[k:] for log, k in zip(logs, before, strict=True)]
+        sent = [[key for one in some for key in one["keys"]] for some in new]
     copies = [sum(key.startswith(("same", "ndarray")) for key in keys) for keys in sent]
     stretches, even = stretches_of(shards, range(workers)), np.linspace(0, shards, workers + 1).astype(int)
     evenly = list(zip(even.tolist(), even[1:].tolist(), range(workers), strict=False))
@@ -123,10 +116,8 @@ def simulated(n, n_workers, shard, vector):
             ready[value] = max(arrived[value])
         waiting.remove(move)
     end = ready[len(homes) - 1] + vector
-    return {
-        "compute": n * shard / n_workers, "weights": max(there), "sums": end - worked, "all": end,
-         "vectors held": 1 + max(len(branches(a, b, n)) for a, b, _ in stretches),
-    }  # fmt: skip
+    seconds = {"compute": n * shard / n_workers, "weights": max(there), "sums": end - worked, "all": end}
+    return seconds | {"vectors held": 1 + max(len(branches(a, b, n)) for a, b, _ in stretches)}
 
 
 def step_row(precision, n_features=2_000_000, pairs=30, repeats=3):
@@ -141,11 +132,9 @@ def step_row(precision, n_features=2_000_000, pairs=30, repeats=3):
         began = time.process_time()
         memory.descent(known, grad, direction)
         took.append(time.process_time() - began)
-    return {
-        "weights": n_features, "pairs": len(known.rows),
-        "bytes a weight": 2 * (pairs + 1) * memory.s.itemsize,
-        "CPU s a million weights": f"{min(took) / n_features * 1e6:.4f}",
-    }  # fmt: skip
+    row = {"weights": n_features, "pairs": len(known.rows)}
+    row["bytes a weight"] = 2 * (pairs + 1) * memory.s.itemsize
+    return row | {"CPU s a million weights": f"{min(took) / n_features * 1e6:.4f}"}
 
 
 @study("15_step.csv")

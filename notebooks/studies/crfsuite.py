@@ -70,12 +70,8 @@ def trainer(rows, labels, algorithm="lbfgs", **params):
 @contextmanager
 def model_file():
     """The path of a file for a model, which is removed at the end."""
-    handle, path = tempfile.mkstemp(suffix=".crfsuite")
-    os.close(handle)
-    try:
-        yield path
-    finally:
-        os.unlink(path)
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, "model")
 
 
 def train(peer):

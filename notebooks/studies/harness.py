@@ -10,6 +10,8 @@ Fair timings: a warm-up, candidates in turn (A B A B ...), medians, ratios in on
 noisy: quote ratios and medians, never a single time. Compilation is timed apart (the warm-up).
 """
 
+import ctypes
+import gc
 import inspect
 import json
 import os
@@ -188,20 +190,20 @@ def quiet():
 # ---- processes and memory ----
 
 
-def in_own_process(run, *arguments):
-    """What run(*arguments), a function of a module, returns in a fresh interpreter; all of it is JSON.
+def in_own_process(run, *arguments, **options):
+    """What run, a function of a module, returns in a fresh interpreter; all that it is given is JSON, too.
 
     RuntimeError with the last line of the process's complaint.
     """
-    code = f"import json, {run.__module__} as here; found = here.{run.__name__}(*{arguments!r}); "
-    code += "from studies.work import TWINS; print(json.dumps([found, sorted(TWINS)]))"
+    code = f"from {run.__module__} import {run.__name__} as run; found = run(*{arguments!r}, **{options!r}); "
+    code += "from studies.work import TWINS; import json; print(json.dumps([found, sorted(TWINS)]))"
     known = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [known])])
-    options = {"capture_output": True, "text": True, "check": False}
-    done = subprocess.run([sys.executable, "-c", code], **options, env=os.environ | {"PYTHONPATH": path})
+    how = {"capture_output": True, "text": True, "check": False, "env": os.environ | {"PYTHONPATH": path}}
+    done = subprocess.run([sys.executable, "-c", code], **how)
     if done.returncode:
-        side, said = " ".join(map(str, arguments)), done.stderr.strip().splitlines()[-1:]
-        raise RuntimeError(f"{side}: the process failed: {said}")
+        side, said = map(str, [*arguments, *options.values()]), done.stderr.strip().splitlines()[-1:]
+        raise RuntimeError(f"{' '.join(side)}: the process failed: {said}")
     found, twins = json.loads(done.stdout.splitlines()[-1])
     TWINS.update(twins)
     return found
@@ -231,6 +233,22 @@ def own_peak_mb():
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
     except (OSError, StopIteration):
         return 0.0
+
+
+def settled():
+    """The resident size in MB, once what is free has gone back to the system: sizes count anew from here."""
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return own_peak_mb()
+
+
+def with_memory(run, *args, **options):
+    """(what the call returns, MB that it adds to the largest resident size)."""
+    before = settled()
+    found = run(*args, **options)
+    return found, own_peak_mb() - before
 
 
 def peak_mb():
@@ -307,10 +325,8 @@ def report(rows):
     lines = [head, "-" * len(head)]
     for row in rows:
         bound = ["" if x is None else f"{x:.2f}" for x in (row.required, row.aim)]
-        lines.append(
-            f"{row.work:<46} {row.ours:>10.4g} {row.reference:>10.4g} {row.unit:<11} "
-            f"{row.ratio:>6.3f} {bound[0]:>8} {bound[1]:>5}  {row.verdict}"
-        )
+        figures = f"{row.ours:>10.4g} {row.reference:>10.4g} {row.unit:<11} {row.ratio:>6.3f}"
+        lines.append(f"{row.work:<46} {figures} {bound[0]:>8} {bound[1]:>5}  {row.verdict}")
         if row.note:
             lines.append(f"    {row.note}")
     return "\n".join(lines)

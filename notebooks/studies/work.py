@@ -43,9 +43,8 @@ class Task(NamedTuple):
     tag_dictionary: int | None = None  # words seen this often take only the labels seen with them
 
 
-TEST, DEV_TEST, TWO_TESTS = (
-    {"test": "test"}, {"dev": "dev", "test": "test"}, {"testa": "dev", "testb": "test"},
-)  # fmt: skip
+TEST, DEV_TEST = {"test": "test"}, {"dev": "dev", "test": "test"}
+TWO_TESTS = {"testa": "dev", "testb": "test"}
 TASKS = {
     "chunking": Task("conll2000", "chunking", "chunking", TEST),
     "atis": Task("atis", "slots", "words", TEST),
@@ -322,10 +321,9 @@ def zipf_tagger(rng, n_labels, n_tokens, per_label=10.0, size=1.0):
     zipf, often = (1.0 / np.arange(1, n + 1) / (1.0 / np.arange(1, n + 1)).sum() for n in (n_labels, n_words))
     length = rng.integers(1, 50, n_tokens)
     ends = np.cumsum(length)[np.cumsum(length) < n_tokens]
-    corpus = make_corpus(
-        np.concatenate([[0], ends, [n_tokens]]), np.arange(n_tokens + 1),
-        rng.choice(n_words, n_tokens, p=often), labels=rng.choice(n_labels, n_tokens, p=zipf),
-    )  # fmt: skip
+    seq_ptr = np.concatenate([[0], ends, [n_tokens]])
+    words, gold = rng.choice(n_words, n_tokens, p=often), rng.choice(n_labels, n_tokens, p=zipf)
+    corpus = make_corpus(seq_ptr, np.arange(n_tokens + 1), words, labels=gold)
     labels = [np.unique(rng.choice(n_labels, some, p=zipf)) for _ in range(n_words)]
     n_pairs = min(n_labels**2, int(per_label * n_labels))
     pair = np.unique(rng.choice(n_labels, n_pairs, p=zipf) * n_labels + rng.choice(n_labels, n_pairs, p=zipf))

@@ -7,8 +7,8 @@ import pytest
 
 from crfbook.chain.sparse.choice import DECODING, SECONDS, FormChooser, terms
 from studies import c11
-from studies.c06 import Case, print_fit
-from studies.c11 import fit_default, time_decoders, time_training
+from studies.c06 import Case, fit_form, print_fit
+from studies.c11 import TRAINING, time_taggers
 from studies.work import random_tagger
 
 
@@ -21,12 +21,12 @@ def test_random_taggers_store_few_pairs():
 
 
 def test_all_forms_are_timed():
-    ((_, sizes, took),) = time_decoders(1, 0, repeats=1, largest=40)
+    ((_, sizes, took),) = time_taggers(DECODING, 1, 0, repeats=1, largest=40)
     assert sorted(took) == sorted(DECODING) and sizes.plain > 0 and sizes.cells == sizes.labels
 
 
 def test_all_forms_of_training_are_timed():
-    ((sizes, _, took),) = time_training(1, 0, repeats=1, largest=40)
+    ((sizes, _, took),) = time_taggers(TRAINING, 1, 0, repeats=1, largest=40)
     assert sorted(took) == ["batched", "default", "sparse"] and sizes.stored > 0 and min(took.values()) > 0.0
 
 
@@ -37,7 +37,7 @@ def test_the_fit_finds_the_costs():
         corpus, features, w = random_tagger(rng, largest=200)
         sizes = FormChooser(features, corpus, "auto", 1, kernels=True).sizes(w)
         cases.append(Case(None, sizes, {DECODING[2]: float(true @ terms(DECODING[2], sizes))}))
-    found = fit_default(cases)
+    found = fit_form(cases, DECODING[2])
     for _, sizes, took in cases:
         np.testing.assert_allclose(found @ terms(DECODING[2], sizes), took[DECODING[2]], rtol=1e-3)
 

@@ -13,8 +13,8 @@ from studies.records import read_record
 pytestmark = pytest.mark.usefixtures("on_twins")
 
 
-def in_this_one(run, *arguments):
-    return json.loads(json.dumps(run(*arguments)))
+def in_this_one(run, *arguments, **options):
+    return json.loads(json.dumps(run(*arguments, **options)))
 
 
 @pytest.mark.parametrize("name", CORPORA)
@@ -29,7 +29,7 @@ def test_of_many_labels_a_beginning_is_learnt_from(name):
 def test_both_tools_end_at_one_objective(monkeypatch, tmp_path):
     pytest.importorskip("pycrfsuite")
     monkeypatch.setattr("studies.harness.in_own_process", in_this_one)
-    monkeypatch.setattr(c14_corpora, "settled", lambda: 0.0)
+    monkeypatch.setattr("studies.harness.settled", lambda: 0.0)
     (path,) = run("other-corpora", folder=tmp_path, corpora=("WNUT-17",), processes=1, most=1e5)
     rows = read_record(path)[1]
     assert [row["tool"] for row in rows] == ["crfbook", "crfbook, auto", "CRFsuite"]

@@ -136,12 +136,13 @@ def printing(*lines, last="pass"):
     return [sys.executable, "-c", "\n".join([*(f"print({line!r}, flush=True)" for line in lines), last])]
 
 
-def test_the_watch_reads_objectives_and_ends_at_the_goal():
+def test_the_watch_reads_objectives_and_ends_at_the_goal_or_after_so_many():
     wait = "import time; time.sleep(60)"
     command = printing("Loss: 9.5", "begin", "Loss: 7.5", "loss: 3.0", last=wait)
     found = c14_peers.watch(command, line=r"(?i:loss): (\S+)", goal=3.0)
     assert [f for _, f in found["trace"]] == [9.5, 7.5, 3.0] and found["code"] == -9
     assert 0 <= found["trace"][1][0] <= found["cpu"] and found["MB"] > 1
+    assert c14_peers.watch(command, line=r"(?i:loss): (\S+)", most=2)["code"] == -9
     assert c14_peers.watch(printing("done"))["code"] == 0
 
 

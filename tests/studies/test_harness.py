@@ -111,6 +111,8 @@ def test_memory_of_the_process():
     assert 10 < harness.peak_mb() < 100_000
     assert harness.own_peak_mb() == 0 or 10 < harness.own_peak_mb() < 100_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+    found, added = harness.with_memory(np.ones, 10_000_000)  # 80 MB
+    assert len(found) == 10_000_000 and (added == 0 or 70 < added < 1000)
 
 
 def test_a_process_that_fails_says_why():

@@ -57,10 +57,8 @@ class Losses:
         sizes = {task: record(f"04_{task}", "sentences", "template", "loss") for task in ("ner", "pos")}
         self.tables = {task: table.loc[table.index[-1][0]] for task, table in sizes.items()}
         self.few = sizes["ner"].loc[sizes["ner"].index[0][0]]
-        ours = [f"{sizes[task].index[-1][0]:,.0f}" for task in ("pos", "ner")]
-        self.budget = (
-            f"budget: tags: 21 sections of the treebank, names: 7,200 sentences; ours {' and '.join(ours)}"
-        )
+        ours = " and ".join(f"{sizes[task].index[-1][0]:,.0f}" for task in ("pos", "ner"))
+        self.budget = f"budget: tags: 21 sections of the treebank, names: 7,200 sentences; ours {ours}"
 
     def ended(self, task, template, *losses):
         return all(self.tables[task]["status"][template, loss] == "converged" for loss in losses)
