@@ -127,6 +127,29 @@ def negative_log_likelihood(log_node, log_edge, edge_class, path):
     return -log_proba(log_node, log_edge, edge_class, path), grad_node, grad_edge
 
 
+def agreeing(paths, sets):
+    """bool (P,): the paths (P, T) that have at each token a label of its set; sets bool (T, L)."""
+    return np.asarray(sets)[np.arange(paths.shape[1]), paths].all(axis=1)
+
+
+def partial_loss(log_node, log_edge, edge_class, sets):
+    """(-log p(a labelling of these sets | x), its gradient by log_node (T, L), and by log_edge (K, L, L)).
+
+    sets bool (T, L): the labels that may be right, at least one labelling of which is possible. The gradient
+    is E[S] - E[S | sets], S the counts. Source: Tsuboi et al. (2008), eq. (4), (5).
+    """
+    paths, p = path_probabilities(log_node, log_edge, edge_class)
+    right = agreeing(paths, sets)
+    total = math.fsum(p[right])
+    grad_node, grad_edge = np.zeros(np.shape(log_node)), np.zeros(np.shape(log_edge))
+    for y, c in zip(paths, p - np.where(right, p, 0.0) / total, strict=True):
+        for t in range(len(y)):
+            grad_node[t, y[t]] += c
+            if t > 0:
+                grad_edge[edge_class[t], y[t - 1], y[t]] += c
+    return -math.log(total), grad_node, grad_edge
+
+
 def phi(u, loss, clamp=None):
     """(loss, slope) as functions of u = -log p: u for a log loss; e^u - 1 for an exp loss,
     linear where u exceeds `clamp`.

@@ -101,6 +101,8 @@ def train(ready, settings, w0, *, dev=None, callback=None, verbose=False, state=
     watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)
     with Monitor(**watched, callback=callback, total=settings.max_iterations) as monitor:
         common = dict(constraints=constraints, callback=monitor, state=state)
+        if ready.held is not None:
+            common["held"] = ready.held
         learner = ALGORITHMS[settings.algorithm].load()
         result = learner(corpus, features, w0, **common, **{**settings.arguments(), **more})
         kept = monitor.finish(result)

@@ -19,15 +19,17 @@ from sklearn.utils.validation import check_is_fitted
 from crfbook._checks import shown
 from crfbook.chain import inference
 from crfbook.data.columns import Data
-from crfbook.data.constraints import Constraints
+from crfbook.data.constraints import Constraints, describe_violations
 from crfbook.data.corpus import without_zeros
 from crfbook.data.features import FeatureSet
+from crfbook.data.partial import conflicts
 from crfbook.data.vocabulary import Labels
-from crfbook.decoding import BEAM_WIDTH
-from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
+from crfbook.decoding import BEAM_WIDTH, decode
+from crfbook.encoding.tag_dictionary import LabelSets, free_blocked, hold_freed
 from crfbook.models.inputs import (
     below_one,
     known_corpus,
+    known_labels,
     listed,
     require_labels,
     same_lengths,
@@ -73,7 +75,9 @@ class Predictions(Predictor, BaseEstimator):
         check_is_fitted(self, "encoder_")
         return list(self.encoder_.labels_)
 
-    def predict(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[list[Any]]:
+    def predict(
+        self, X: Data, form: str = "auto", *, given: Labels | None = None, beam_width: int = BEAM_WIDTH
+    ) -> list[list[Any]]:
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
         [] for an empty one.
 
@@ -93,10 +97,18 @@ class Predictions(Predictor, BaseEstimator):
             "staggered-columns"  the same, with more labels only where the best path needs them
             "beam"               the beam_width best labels of each token: an approximation
 
+        given : what is known already: for each sequence of X a list with a label, a set of labels or None
+            (nothing) for each token. The labelling is the most probable one that agrees with it. Constraints
+            hold; a tag dictionary gives way, where it must. ValueError, naming the token, where no labelling
+            is left. `predict(X, given=[[None, "B-PER", None]])` keeps a person's correction.
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
         1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Where edge attributes are many,
         "staggered" and "staggered-columns" make one table alone. Chapter 11 compares them.
         """
+        if given is not None:
+            corpus, model = self._held(X, given)
+            path = decode(corpus, *model, form, beam_width=beam_width)
+            return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
         usual = form == "auto" and type(beam_width) is int and beam_width >= 1
         found = self._one_by_one(X, SentenceModel.tag) if usual else None
         return Sequences(self._labels(X, form, beam_width=beam_width) if found is None else found)
@@ -110,13 +122,25 @@ class Predictions(Predictor, BaseEstimator):
         corpus = self._known(X)
         return by_sequence(self._decode(corpus, form, beam_width=beam_width), corpus)
 
-    def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
+    def predict_marginals(
+        self, X: Data, form: str = "auto", *, given: Labels | None = None
+    ) -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
 
         form : "batched", "sparse", "default" (plain transitions, many labels), "numpy", or "auto": what takes
         less time. They agree but for rounding.
+        given : what is known already, see `predict`: probabilities given that.
         """
-        return self._named(self.predict_marginals_array(X, form))
+        return self._named(self.predict_marginals_array(X, form, given=given))
+
+    def predict_marginals_array(
+        self, X: Data, form: str = "auto", *, given: Labels | None = None
+    ) -> list[np.ndarray]:
+        """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
+        if given is None:
+            return super().predict_marginals_array(X, form)
+        corpus, model = self._held(X, given)
+        return by_sequence(inference.node_marginals(corpus, *model, form=form), corpus)
 
     def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
         """`predict_marginals` for one sequence: a list of dicts."""
@@ -200,6 +224,16 @@ class Predictions(Predictor, BaseEstimator):
         check_is_fitted(self, "weights_")
         corpus = without_zeros(known_corpus(self.encoder_, X, y, unknown, self.label_sets_))
         return corpus if self.label_sets_ is None else free_blocked(corpus, self.constraints_)
+
+    def _held(self, X, given):
+        """(corpus, what `_model` says) of X, held to what is known."""
+        X, given = listed(X), listed(given, "given")
+        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
+        corpus, partial = known_labels(corpus, given, self.encoder_.labels_)
+        corpus, held = hold_freed(corpus, constraints, partial, self.label_sets_)
+        if found := conflicts(corpus, constraints, held, self.encoder_.labels_):
+            raise ValueError(f"given: {describe_violations(found)}")
+        return corpus._replace(label_set=held.row), (features, w, held.limits(constraints), n_threads)
 
     def _model(self) -> tuple[FeatureSet, np.ndarray, Constraints | None, int]:
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)
