@@ -32,12 +32,12 @@ from crfbook.models.fitting import (
 )
 from crfbook.models.inputs import training_set
 from crfbook.models.parameters import Seed, check_settings
-from crfbook.models.prediction import OneByOne, Predictions, WeightNames
+from crfbook.models.prediction import OneByOne, Uncertain, WeightNames
 from crfbook.models.saving import FromCRFsuite, SavedCRF
 from crfbook.training.loop import Callback
 
 
-class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
+class CRF(OneByOne, Uncertain, Stream, WeightNames, SavedCRF, FromCRFsuite):
     """Linear-chain CRF.
 
     Minimises, in nats,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import shown
-from crfbook.chain import inference
+from crfbook._checks import number, one_of, shown, unexpected, whole
+from crfbook.chain import inference, pairs
 from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints, describe_violations
 from crfbook.data.corpus import without_zeros
@@ -26,6 +26,7 @@ from crfbook.data.partial import conflicts
 from crfbook.data.vocabulary import Labels
 from crfbook.decoding import BEAM_WIDTH, decode
 from crfbook.encoding.tag_dictionary import LabelSets, free_blocked, hold_freed
+from crfbook.evaluation.schemes import SCHEMES, chunk_lists, chunk_ways, reading
 from crfbook.models.inputs import (
     below_one,
     known_corpus,
@@ -35,7 +36,7 @@ from crfbook.models.inputs import (
     same_lengths,
     sequence_weights,
 )
-from crfbook.models.parameters import thread_count
+from crfbook.models.parameters import Seed, seed, thread_count
 from crfbook.tagging.model import SentenceModel
 from crfbook.tagging.predictor import Predictor, by_sequence
 
@@ -96,6 +97,7 @@ class Predictions(Predictor, BaseEstimator):
             "staggered"          frequent labels first, and one stand-in for the rest, until it loses
             "staggered-columns"  the same, with more labels only where the best path needs them
             "beam"               the beam_width best labels of each token: an approximation
+            "posterior"          another aim: the allowed labelling with the most right tokens expected
 
         given : what is known already: for each sequence of X a list with a label, a set of labels or None
             (nothing) for each token. The labelling is the most probable one that agrees with it. Constraints
@@ -237,6 +239,97 @@ class Predictions(Predictor, BaseEstimator):
 
     def _model(self) -> tuple[FeatureSet, np.ndarray, Constraints | None, int]:
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)
+
+
+class Span(NamedTuple):
+    """A chunk that may be in a labelling, tokens start:stop, and the probability that it is."""
+
+    type: str
+    start: int
+    stop: int
+    probability: float
+
+
+class Uncertain(Predictions):
+    """The part of `CRF` that says how sure it is of more than tokens. Exact: sums over all labellings."""
+
+    constraints: Any
+
+    def predict_spans(
+        self, X: Data, decode: str = "viterbi", *, scheme: str = "auto", least: float = 0.01
+    ) -> list[list[Span]]:
+        """Entities of each sequence: a list of `Span` (type, start, stop, probability), by start.
+
+        The probability is that the labelling has this chunk, of this type and with these ends: the sum over
+        all labellings that are read so, strictly, in the scheme.
+
+        decode : which of them.
+            "viterbi"      those of the labelling of `predict`
+            "expected-f1"  the non-overlapping ones with the largest ratio of expectations
+                           2 E[right] / (E[predicted] + E[gold]), over all of X together: found exactly
+            "all"          all whose probability is at least `least` > 0; they may overlap
+        scheme : of the labels, a name; "auto": that of `constraints`, if it is a name, or of the labels.
+
+        `model.predict_spans([["old", "Ada", "Li"]])` gives `[[Span("PER", 1, 3, 0.93)]]`. Memory: L^2 numbers
+        for each token of one sequence. Raises ValueError for another word, and labels of no scheme.
+        """
+        one_of("decode", decode, ("viterbi", "expected-f1", "all"))
+        least = number("least", least, above=0.0)
+        name = self.constraints if scheme == "auto" and isinstance(self.constraints, str) else scheme
+        corpus, labels = self._known(X), self.encoder_.labels_
+        read = reading(labels, name)
+        if read.scheme is None:
+            raise unexpected("scheme", f"{', '.join(SCHEMES)} or labels of one", shown(scheme))
+        parts = list(map(read.split, labels))
+        kinds = sorted({kind for tag, kind in parts if tag != "O"})
+        ways, found = chunk_ways(read.scheme, kinds, parts), []
+        if decode == "viterbi":
+            rows = self.encoder_.decode(self._decode(corpus, "auto", beam_width=BEAM_WIDTH), corpus.seq_ptr)
+            for chunks, pair in zip(chunk_lists(rows, read, strict=True), self._pairs(corpus), strict=True):
+                longest = max((stop - start for _, start, stop in chunks), default=0)
+                p = pairs.span_tables(*pair, ways, 0.0, longest)
+                found.append([Span(k, a, b, float(p[b - a - 1][a, kinds.index(k)])) for k, a, b in chunks])
+            return found
+        listed, n_expected = [], 0.0
+        for pair in self._pairs(corpus):
+            tables = pairs.span_tables(*pair, ways, min(least, pairs.NEVER))
+            n_expected += sum(float(p.sum()) for p in tables)
+            listed.append(pairs.list_spans(tables, least if decode == "all" else pairs.NEVER))
+        chosen = [np.arange(len(some.p)) for some in listed]
+        if decode == "expected-f1":
+            chosen, _ = pairs.best_span_sets(listed, n_expected)
+        for some, places in zip(listed, chosen, strict=True):
+            rows = zip(*(column[places].tolist() for column in some), strict=True)
+            found.append([Span(kinds[kind], *rest) for kind, *rest in rows])
+        return found
+
+    def sample(self, X: Data, n: int = 1, random_state: Seed = None) -> list[list[list[Any]]]:
+        """n labellings of each sequence, drawn independently from p(y | x): a list of n lists of labels each.
+
+        random_state : as in scikit-learn. `model.sample(X, 100, 0)` estimates what has no formula: the share
+        of samples in which something holds.
+        """
+        n, rng, found = whole("n", n, 1), np.random.default_rng(seed(random_state)), []
+        for p_node, p_edge in self._pairs(self._known(X)):
+            path = pairs.draw(p_node, p_edge, rng.random((n, len(p_node))))
+            found.append([[self.encoder_.labels_[y] for y in row] for row in path.tolist()])
+        return found
+
+    def entropy(self, X: Data) -> np.ndarray:
+        """Entropy of p(y | x) of each sequence (S,), in nats: 0 where the labelling is certain.
+
+        `model.entropy(X).argsort()[::-1]` has the sentences first that a person should look at.
+        """
+        return np.array([pairs.sequence_entropy(*pair) for pair in self._pairs(self._known(X))])
+
+    def token_entropy(self, X: Data) -> list[np.ndarray]:
+        """Entropy of the label of each token, in nats: an array (T,) for each sequence. These add up to at
+        least `entropy`: neighbours tell of each other.
+        """
+        return [pairs.token_entropy(p_node) for p_node in self.predict_marginals_array(X)]
+
+    def _pairs(self, corpus):
+        return pairs.iter_marginals(corpus, *self._model())
 
 
 class Fitted(BaseEstimator):
