@@ -23,6 +23,7 @@ from crfbook.data.vocabulary import Labels
 from crfbook.encoding.tag_dictionary import TagDictionaryLike
 from crfbook.encoding.templates import TemplateLike
 from crfbook.models.fitting import (
+    Calibrated,
     Stream,
     carried_features,
     carried_over,
@@ -37,7 +38,7 @@ from crfbook.models.saving import FromCRFsuite, SavedCRF
 from crfbook.training.loop import Callback
 
 
-class CRF(OneByOne, Uncertain, Stream, WeightNames, SavedCRF, FromCRFsuite):
+class CRF(OneByOne, Uncertain, Calibrated, Stream, WeightNames, SavedCRF, FromCRFsuite):
     """Linear-chain CRF.
 
     Minimises, in nats,
