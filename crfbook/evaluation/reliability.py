@@ -32,8 +32,8 @@ class Reliability(NamedTuple):
     accuracy: np.ndarray  # (B,): share that is right
     low: np.ndarray  # (B,): bootstrap interval of the accuracy, NaN where no resample has the bin
     high: np.ndarray  # (B,)
-    count: np.ndarray  # int64 (B,): predictions
-    ece: Interval  # expected calibration error: mean of |accuracy - confidence|, weighted by the counts
+    size: np.ndarray  # int64 (B,): predictions
+    ece: Interval  # expected calibration error: mean of |accuracy - confidence|, weighted by the sizes
     ece_calibrated: float  # what a calibrated model with the same probabilities has, by chance, on average
 
 
@@ -63,16 +63,14 @@ def reliability(
         raise ValueError(f"expected n_bins >= 1, n_samples >= 1 and 0 < level < 1, got {got}")
     gold, predicted = ([list(row) for row in rows] for rows in (gold, predicted))
     outcomes = _of_tokens(gold, predicted) if of == "tokens" else _of_spans(gold, predicted, scheme)
-    sentence, p, right = (
-        (np.array(column) for column in zip(*outcomes, strict=True)) if outcomes else [()] * 3
-    )
-    if not len(p):
+    if not outcomes:
         raise ValueError(f"expected some predicted {of} with a gold label, got none")
+    sentence, p, right = (np.array(column) for column in zip(*outcomes, strict=True))
     if bad := np.flatnonzero(~((p >= 0) & (p <= 1 + 1e-9))).tolist()[:1]:
         raise ValueError(f"sequence {sentence[bad[0]]}: expected a probability, got {p[bad[0]]}")
     place = np.minimum((p * n_bins).astype(np.int64), n_bins - 1)
-    cell, size = sentence * n_bins + place, len(gold) * n_bins
-    sums = [np.bincount(cell, values, minlength=size) for values in (np.ones(len(p)), p, right)]
+    cell, n_cells = sentence * n_bins + place, len(gold) * n_bins
+    sums = [np.bincount(cell, values, minlength=n_cells) for values in (np.ones(len(p)), p, right)]
     table = np.stack(sums, axis=1).reshape(len(gold), n_bins, 3)
     rng, total = generator(random_state), table.sum(axis=0)
     drawn, ends = resample(table, n_samples, rng), [0.5 - level / 2, 0.5 + level / 2]
@@ -87,10 +85,10 @@ def reliability(
     for sample in chance:
         sample[:, 2] = np.bincount(place, rng.random(len(p)) < p, minlength=n_bins)
     low, high = np.transpose(limits)
-    count, confidence, accuracy = total[some].T
+    size, confidence, accuracy = total[some].T
     ece = Interval(*map(float, (_ece(total), *np.quantile(_ece(drawn), ends))))
-    means = confidence / count, accuracy / count
-    return Reliability(*means, low, high, count.astype(np.int64), ece, float(_ece(chance).mean()))
+    means = confidence / size, accuracy / size
+    return Reliability(*means, low, high, size.astype(np.int64), ece, float(_ece(chance).mean()))
 
 
 def _ece(table):
@@ -139,17 +137,18 @@ class Abstention(NamedTuple):
 
 def abstention(
     gold: Labels, predicted: Labels, confidence: Sequence[float], metric: str = "f1", *,
-    shares: Sequence[float] = tuple(k / 20 for k in range(20)), scheme: str = "auto", strict: bool = False,
+    shares: Sequence[float] | None = None, scheme: str = "auto", strict: bool = False,
 ) -> Abstention:  # fmt: skip
     """A metric against the share of sentences that a person labels: those of the lowest confidence.
 
     confidence : (S,), of each sentence: its log probability, minus its entropy. Of equal ones the last are
         left to a person first.
     metric, scheme, strict : as in `bootstrap_interval`; it is that of the sentences that are kept.
-    shares : numbers in [0, 1): of S sentences the whole part of share * S is left to a person.
+    shares : numbers in [0, 1): of S sentences the whole part of share * S is left to a person. None: 0, 0.05,
+        0.1 to 0.95.
     """
     rate, order = metric_function(metric), np.asarray(confidence, np.float64)
-    share = np.asarray(shares, np.float64)
+    share = np.asarray(np.arange(20) / 20 if shares is None else shares, np.float64)
     if order.shape != (len(gold),) or np.isnan(order).any():
         raise ValueError(
             f"confidence: expected a number for each of {len(gold)} sequences, got {confidence!r:.80}"

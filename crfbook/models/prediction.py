@@ -20,7 +20,7 @@ from crfbook._checks import number, one_of, shown, unexpected, whole
 from crfbook.chain import inference, pairs
 from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints, describe_violations
-from crfbook.data.corpus import without_zeros
+from crfbook.data.corpus import Corpus, without_zeros
 from crfbook.data.features import FeatureSet
 from crfbook.data.partial import conflicts
 from crfbook.data.vocabulary import Labels
@@ -109,7 +109,7 @@ class Predictions(Predictor, BaseEstimator):
         """
         if given is not None:
             corpus, model = self._held(X, given)
-            path = decode(corpus, *model, form, beam_width=beam_width)
+            path = decode(corpus, *model, form=form, beam_width=beam_width)
             return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
         usual = form == "auto" and type(beam_width) is int and beam_width >= 1
         found = self._one_by_one(X, SentenceModel.tag) if usual else None
@@ -227,7 +227,7 @@ class Predictions(Predictor, BaseEstimator):
         corpus = without_zeros(known_corpus(self.encoder_, X, y, unknown, self.label_sets_))
         return corpus if self.label_sets_ is None else free_blocked(corpus, self.constraints_)
 
-    def _held(self, X, given):
+    def _held(self, X, given) -> tuple[Corpus, tuple[FeatureSet, np.ndarray, Constraints | None, int]]:
         """(corpus, what `_model` says) of X, held to what is known."""
         X, given = listed(X), listed(given, "given")
         corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
@@ -328,7 +328,7 @@ class Uncertain(Predictions):
         """
         return [pairs.token_entropy(p_node) for p_node in self.predict_marginals_array(X)]
 
-    def _pairs(self, corpus):
+    def _pairs(self, corpus) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return pairs.iter_marginals(corpus, *self._model())
 
 

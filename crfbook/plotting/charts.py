@@ -194,7 +194,7 @@ def reliability(reports: Any, *, ax: Axes | None = None) -> dict[str, tuple[np.n
     ax.plot([0, 1], [0, 1], color=FAINT, lw=1.2, ls=":")
     drawn = {}
     for k, (name, report) in enumerate(reports.items()):
-        p, right = (as_probabilities(part, (len(report.count),), name) for part in report[:2])
+        p, right = (as_probabilities(part, (len(report.size),), name) for part in report[:2])
         ends = np.nan_to_num(np.abs([right - report.low, report.high - right]))
         look = dict(color=COLOURS[k % len(COLOURS)], linestyle=DASHES[k % 4], marker=MARKERS[k % 8])
         label = f"{name}{': ' * bool(name)}ECE {report.ece.value:.3f}"

@@ -33,7 +33,7 @@ def test_bins_of_tokens_are_counted():
             if label is not None:
                 counts.setdefault(min(int(row[best] * 5), 4), []).append((row[best], best == label))
     bins = [np.transpose(counts[b]) for b in sorted(counts)]
-    assert found.count.tolist() == [len(b[0]) for b in bins] and found.count.sum() == 149
+    assert found.size.tolist() == [len(b[0]) for b in bins] and found.size.sum() == 149
     np.testing.assert_allclose(found.confidence, [b[0].mean() for b in bins], rtol=1e-12)
     np.testing.assert_allclose(found.accuracy, [b[1].mean() for b in bins], rtol=1e-12)
     ece = sum(abs(b[0].mean() - b[1].mean()) * len(b[0]) for b in bins) / 149
@@ -59,7 +59,7 @@ def test_spans_are_right_where_gold_has_them():
         [("X", 0, 1, 0.2)],
     ]
     found = reliability(GOLD, spans, "spans", n_samples=10)  # beside a masked token nothing counts
-    assert found.count.tolist() == [2, 1] and found.accuracy.tolist() == [0.0, 1.0]
+    assert found.size.tolist() == [2, 1] and found.accuracy.tolist() == [0.0, 1.0]
     np.testing.assert_allclose(found.confidence, [0.2, 0.9], rtol=1e-12)
     assert found.ece.value == pytest.approx((2 * 0.2 + 0.1) / 3)
 
