@@ -17,14 +17,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import number, one_of, shown, unexpected, whole
-from crfbook.chain import inference, pairs
+from crfbook.chain import inference
 from crfbook.data.columns import Data
 from crfbook.data.constraints import Constraints, describe_violations
 from crfbook.data.corpus import Corpus, without_zeros
 from crfbook.data.features import FeatureSet
 from crfbook.data.partial import conflicts
 from crfbook.data.vocabulary import Labels
-from crfbook.decoding import BEAM_WIDTH, decode
+from crfbook.decoding import BEAM_WIDTH, decode, pairs
 from crfbook.encoding.tag_dictionary import LabelSets, free_blocked, hold_freed
 from crfbook.evaluation.schemes import SCHEMES, chunk_lists, chunk_ways, reading
 from crfbook.models.inputs import (

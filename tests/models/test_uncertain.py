@@ -1,5 +1,7 @@
 """`CRF.predict_spans`, `sample`, `entropy` and posterior decoding, against listings of all labellings."""
 
+import doctest
+
 import numpy as np
 import pytest
 from helpers.chains import random_chain
@@ -139,6 +141,12 @@ def test_scores_beyond_the_scaled_form():
     model.weights_ *= 1e9
     assert model.entropy(X)[0] == 0.0 and model.sample(X, 3, 0) == [model.predict(X) * 3]
     assert {round(span.probability, 9) for span in model.predict_spans(X)[0]} <= {1.0}
+
+
+def test_the_examples_of_help_are_true():
+    found = doctest.DocTestFinder(recurse=False).find(CRF, "CRF", globs={"CRF": CRF})
+    runner = doctest.DocTestRunner()
+    assert runner.run(found[0]).failed == 0 and runner.tries > 8
 
 
 def test_which_scheme_and_what_is_refused():

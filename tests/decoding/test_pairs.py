@@ -5,8 +5,8 @@ import pytest
 from helpers.chains import random_chain
 
 from crfbook import brute
-from crfbook.chain import pairs
 from crfbook.data.constraints import constraints_from
+from crfbook.decoding import pairs
 from crfbook.evaluation.schemes import SCHEMES, Reading, chunk_lists, chunk_ways
 
 NEAR_ONE = 1.0 - 2.0**-53
