@@ -115,6 +115,19 @@ def test_where_all_is_known_the_bits_are_those_of_the_objective(seed, tiny):
         assert value == wanted and np.array_equal(grad, slope)
 
 
+def test_a_gap_may_lie_between_labels_that_open_and_close_no_sentence():
+    corpus = random_corpus(np.random.default_rng(0), (5,), L)._replace(
+        labels=np.array([0, 1, 2, 1, 0], np.int32)
+    )
+    features, w = random_model(np.random.default_rng(1), corpus, L, all_transitions=True)
+    ends = np.array([True, False, True])
+    constraints = Constraints(np.ones((L, L), bool), ends, ends)
+    row = np.array([0, 1, L, 1, 0], np.int32)
+    partial = Partial(row, np.vstack([np.eye(L, dtype=bool), np.ones((1, L), bool)]))
+    value, _ = made(corpus, features, constraints, partial)(w)
+    assert value == pytest.approx(enumerated(corpus, features, w, constraints, partial, 0.3)[0], rel=1e-12)
+
+
 def test_any_number_of_threads_gives_the_same_bits():
     rng = np.random.default_rng(0)
     corpus = random_corpus(rng, tuple(rng.integers(1, 12, 400)), L, 40)
@@ -155,6 +168,12 @@ def test_lost_tokens_by_listing():
     lost = 0
     for seed in range(60):
         corpus, _, _, constraints, partial = random_problem(seed)
+        if constraints is not None:  # held sets know the ends already
+            narrow = constraints._replace(end=np.arange(L) == seed % L)
+            nothing = Partial(np.zeros(corpus.n_tokens, np.int32), np.ones((1, L), bool))
+            alone = hold(corpus, narrow, nothing)
+            found = lost_tokens(corpus._replace(label_set=alone.row), alone.limits(narrow))
+            assert np.array_equal(lost_tokens(corpus, narrow), found)
         held = hold(corpus, constraints, partial)
         found = lost_tokens(corpus._replace(label_set=held.row), held.limits(constraints))
         allowed = held.limits(constraints).allowed

@@ -63,7 +63,8 @@ def test_a_sentence_of_which_nothing_is_known_changes_nothing():
 
 def test_which_weights_exist():
     """Those of known labels, those of all labels of a set, and none for a token that is not known."""
-    model = CRF(max_iterations=0).fit([[["a"], ["b"], ["c"]]], [["O", {"P", "Q"}, None]])
+    text = [[["a"], ["b"], ["c"]], [["c"], ["b"]]]
+    model = CRF(max_iterations=0).fit(text, [["O", {"P", "Q"}, None], [None, {"P", "Q"}]])
     names, labels = model.encoder_.attribute_names(), model.classes_
     pairs = zip(model.features_.node_attr.tolist(), model.features_.node_label.tolist(), strict=True)
     assert {(names[a], labels[y]) for a, y in pairs} == {("a", "O"), ("b", "P"), ("b", "Q")}

@@ -11,7 +11,7 @@ from helpers.problems import problem
 from crfbook import CRF, brute
 from crfbook.chain import inference
 from crfbook.chain.sparse.choice import never_tiny
-from crfbook.evaluation import chunks
+from crfbook.evaluation import SCHEMES, chunks
 from crfbook.models.prediction import Span
 
 WORDS = "abcde"
@@ -85,7 +85,7 @@ def test_kernels_say_what_numpy_says():
 
 @pytest.mark.parametrize("scheme", LABELS)
 @pytest.mark.parametrize("seed", range(8))
-def test_expected_f1_and_posterior_decoding_by_listing(scheme, seed):
+def test_expected_f1_by_listing(scheme, seed):
     model, X = random_crf(scheme, seed, 1.0)
     X = [x[:2] for x in X]
     spans = [{span[:3]: span[3] for span in row} for row in model.predict_spans(X, "all", least=1e-12)]
@@ -94,17 +94,35 @@ def test_expected_f1_and_posterior_decoding_by_listing(scheme, seed):
     expected = sum(p for row in spans for p in row.values())
     value = 2 * total / (n + expected) if n else 0.0
     assert value == pytest.approx(brute.best_expected_f1(spans), abs=1e-10)
-    for labels, case in zip(model.predict(X, "posterior"), listed(model, X), strict=True):
-        if case is not None:
-            paths, p, rows = case
-            right = [
-                sum(
-                    q * sum(a == b for a, b in zip(row, other, strict=True))
-                    for other, q in zip(rows, p, strict=True)
-                )
-                for row in rows
-            ]
-            assert right[rows.index(labels)] == pytest.approx(max(right), abs=1e-12)
+
+
+def test_posterior_decoding_by_listing():
+    """Also where the most probable labels of the tokens make a labelling that the constraints forbid."""
+    forbidden = 0
+    for seed in range(60):
+        model, X = random_crf("BIOES", seed, 0.7)
+        found, marginals = model.predict(X, "posterior"), model.predict_marginals_array(X)
+        for labels, p_node, case in zip(found, marginals, listed(model, X), strict=True):
+            if case is not None:
+                paths, _, rows = case
+                right = p_node[np.arange(len(p_node)), paths].sum(axis=1)
+                assert right[rows.index(labels)] == pytest.approx(right.max(), abs=1e-12)
+                forbidden += p_node.max(axis=1).sum() > right.max() + 1e-9
+    assert forbidden > 1
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_spans_without_constraints_are_those_of_span_log_proba(name):
+    labels = ["O", *(f"{tag}-{kind}" for tag in SCHEMES[name].tags for kind in "XY")]
+    model = CRF(max_iterations=0, all_possible_states=True, all_possible_transitions=True)
+    model.fit([[[word] for word in "abcabcabc"[: len(labels)]]], [labels])
+    model.weights_ = np.random.default_rng(0).normal(size=len(model.weights_))
+    X = [[["a"], ["b"], ["c"], ["a"]]]
+    places = [(0, a, b, kind) for a in range(4) for b in range(a + 1, 5) for kind in "XY"]
+    wanted = np.exp(model.span_log_proba(X, places, scheme=name))
+    (spans,) = model.predict_spans(X, "all", scheme=name, least=1e-12)
+    found = {span[:3]: span.probability for span in spans}
+    np.testing.assert_allclose([found[kind, a, b] for _, a, b, kind in places], wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
