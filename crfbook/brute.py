@@ -127,6 +127,68 @@ def negative_log_likelihood(log_node, log_edge, edge_class, path):
     return -log_proba(log_node, log_edge, edge_class, path), grad_node, grad_edge
 
 
+def agreeing(paths, sets):
+    """bool (P,): the paths (P, T) that have at each token a label of its set; sets bool (T, L)."""
+    return np.asarray(sets)[np.arange(paths.shape[1]), paths].all(axis=1)
+
+
+def partial_loss(log_node, log_edge, edge_class, sets):
+    """(-log p(a labelling of these sets | x), its gradient by log_node (T, L), and by log_edge (K, L, L)).
+
+    sets bool (T, L): the labels that may be right, at least one labelling of which is possible. The gradient
+    is E[S] - E[S | sets], S the counts. Source: Tsuboi et al. (2008), eq. (4), (5).
+    """
+    paths, p = path_probabilities(log_node, log_edge, edge_class)
+    right = agreeing(paths, sets)
+    total = math.fsum(p[right])
+    grad_node, grad_edge = np.zeros(np.shape(log_node)), np.zeros(np.shape(log_edge))
+    for y, c in zip(paths, p - np.where(right, p, 0.0) / total, strict=True):
+        for t in range(len(y)):
+            grad_node[t, y[t]] += c
+            if t > 0:
+                grad_edge[edge_class[t], y[t - 1], y[t]] += c
+    return -math.log(total), grad_node, grad_edge
+
+
+def entropy(log_node, log_edge, edge_class):
+    """H = -sum_y p(y) log p(y) of the labelling, in nats."""
+    p = path_probabilities(log_node, log_edge, edge_class)[1]
+    return -math.fsum(q * math.log(q) for q in p.tolist() if q > 0.0)
+
+
+def span_probabilities(log_node, log_edge, edge_class, chunks_of):
+    """{chunk: probability that the labelling has it}; chunks_of : labelling (T,) -> its chunks."""
+    found = {}
+    for path, p in zip(*path_probabilities(log_node, log_edge, edge_class), strict=True):
+        for chunk in chunks_of(path):
+            found[chunk] = found.get(chunk, 0.0) + float(p)
+    return found
+
+
+def most_right_tokens(log_node, log_edge, edge_class, allowed):
+    """(expected number of right tokens, path) of the best among the allowed paths (P, T), the first of
+    equals.
+    """
+    p_node = node_marginals(log_node, log_edge, edge_class)
+    right = p_node[np.arange(len(p_node)), allowed].sum(axis=1)
+    return float(right.max()), allowed[right.argmax()]
+
+
+def best_expected_f1(spans):
+    """The largest 2 sum p / (n + sum of all p) of a set of n spans that do not overlap.
+
+    spans : [{(type, start, stop): probability} of a sequence, ...]. All sets are listed.
+    """
+    pool, best = [(i, *chunk, p) for i, some in enumerate(spans) for chunk, p in some.items()], 0.0
+    n_expected = math.fsum(p for *_, p in pool)
+    for size in range(1, len(pool) + 1):
+        for chosen in itertools.combinations(pool, size):
+            pairs = itertools.combinations(chosen, 2)
+            if all(a[0] != b[0] or a[3] <= b[2] or b[3] <= a[2] for a, b in pairs):
+                best = max(best, 2.0 * math.fsum(p for *_, p in chosen) / (size + n_expected))
+    return best
+
+
 def phi(u, loss, clamp=None):
     """(loss, slope) as functions of u = -log p: u for a log loss; e^u - 1 for an exp loss,
     linear where u exceeds `clamp`.

@@ -66,8 +66,16 @@ from crfbook.chain.sparse.potentials import (
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import decode_sequences, viterbi_tables
 from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
-from crfbook.data.corpus import owners, place_of, ragged_index, slice_sequences, take_sequences
-from crfbook.data.features import FeatureSet, find
+from crfbook.data.corpus import (
+    owners,
+    place_of,
+    plain_transitions,
+    ragged_index,
+    slice_sequences,
+    take_sequences,
+    without_attributes,
+)
+from crfbook.data.features import FeatureSet, find, from_keys
 from crfbook.training.threads import one_blas_thread, run_tasks
 
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
@@ -207,19 +215,26 @@ DECODERS = {  # form: potentials from the weights, and Viterbi with them
 }
 
 
-def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
+def decode(corpus, features, w, constraints=None, n_threads=1, form="auto", rewards=None):
     """The most probable labels, int32 (N,); ties go to the smallest label at every step (Viterbi).
 
     form : "dense", "sparse", "default", "numpy", or "auto": what takes less time, see chain/sparse/choice.py.
         All find the same path.
+    rewards : None, or (N, L), added to the scores of nodes; "dense" and "numpy" alone read them.
     """
     name = decoding_form(form, corpus, features, w, constraints)
     if name == "default":
         return _decode_by_default(corpus, features, w, constraints, n_threads)[0]
     potentials, viterbi = DECODERS[name]
     model = ready_model(corpus, features, w, constraints, potentials, name == "numpy")
-    n_labels, scores = features.n_labels, partial(stretch_scores, corpus, model)
+    n_labels = features.n_labels
     edges = viterbi_tables(model.edges, corpus.n_tokens) if name == "dense" else model.edges
+
+    def scores(sequences, tokens):
+        log_node = stretch_scores(corpus, model, sequences, tokens)
+        if rewards is not None:
+            log_node[:, :n_labels] += rewards[tokens]
+        return log_node
 
     def search(log_node, *arguments):
         viterbi(log_node, edges, n_labels, *arguments)
@@ -227,6 +242,17 @@ def decode(corpus, features, w, constraints=None, n_threads=1, form="auto"):
     path, score, _ = best_paths(corpus, n_labels, scores, search, n_threads)
     check_paths(score, np.arange(len(score)), constraints)
     return path
+
+
+def decode_posterior(corpus, features, w, constraints=None, n_threads=1):
+    """The labels that the constraints allow with the largest expected number of right tokens, int32 (N,):
+    Viterbi with marginals in the place of scores. Without constraints each token has its most probable label.
+    """
+    p_node = node_marginals(corpus, features, w, constraints, n_threads)
+    form, none = "numpy" if is_tiny(corpus, features) else "dense", np.zeros(0, np.int64)
+    bare = without_attributes(plain_transitions(corpus))
+    no_weights = from_keys(features.n_labels, 0, 1, none, none)
+    return decode(bare, no_weights, np.zeros(0), constraints, n_threads, form, p_node)
 
 
 def _decode_by_default(corpus, features, w, constraints, n_threads):

@@ -302,6 +302,12 @@ def without_zeros(corpus):
     return corpus._replace(attr_ptr=ptr, attr_idx=idx, attr_val=val)
 
 
+def without_attributes(corpus):
+    """The corpus without any attribute occurrence."""
+    none = corpus.attr_idx[:0], np.zeros(0)
+    return corpus._replace(attr_ptr=np.zeros_like(corpus.attr_ptr), attr_idx=none[0], attr_val=none[1])
+
+
 def plain_transitions(corpus):
     """The corpus with one edge class, that of plain transitions."""
     edge_class, class_attr = np.zeros_like(corpus.edge_class), np.zeros(1, np.int32)

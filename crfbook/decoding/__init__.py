@@ -5,9 +5,10 @@
     staggered       one label stands for all rare ones until they may matter (Kaji et al. 2010)
     beam            the best few labels of each token; an approximation
     kbest, log_z    the k most probable labellings, and log Z with stored pairs
+    pairs           from marginals: probabilities of spans and the best set of them, samples, entropy
     decoders        the table of names that prediction knows, and `decode` for a corpus
 
-All but beam search are exact. A decoder NAME is a pair: ``tables = NAME_tables(log_edge, ...)``,
+All but beam search are exact, and samples. A decoder NAME is a pair: ``tables = NAME_tables(log_edge, ...)``,
 once for a model, and ``NAME_many(log_node, tables, edge_class, seq_ptr, path, score, counters)``.
 Sources: docs/SPEC.md, C.1 to C.9.
 """
@@ -26,6 +27,15 @@ from crfbook.decoding.decoders import (
     search_by,
 )
 from crfbook.decoding.kbest import KBest, dense_search, kbest, rank_limit, ranked_paths
+from crfbook.decoding.pairs import (
+    best_span_sets,
+    draw,
+    iter_marginals,
+    list_spans,
+    sequence_entropy,
+    span_tables,
+    token_entropy,
+)
 from crfbook.decoding.staggered import staggered_decode, staggered_many, staggered_tables
 
 __all__ = [
@@ -35,19 +45,26 @@ __all__ = [
     "KBest",
     "beam_many",
     "beam_tables",
+    "best_span_sets",
     "carpediem_many",
     "carpediem_tables",
     "check_beam",
     "decode",
     "decode_given",
     "dense_search",
+    "draw",
+    "iter_marginals",
     "kbest",
     "label_order",
+    "list_spans",
     "plain_many",
     "rank_limit",
     "ranked_paths",
     "search_by",
+    "sequence_entropy",
+    "span_tables",
     "staggered_decode",
     "staggered_many",
     "staggered_tables",
+    "token_entropy",
 ]

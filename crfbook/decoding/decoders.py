@@ -76,13 +76,16 @@ def decode(
 ):
     """The most probable labels, int32 (N,); for "beam" good ones.
 
-    form : one of FORMS. `inference.decode` runs its own forms; the others are DECODERS.
+    form : one of FORMS, or "posterior" (`inference.decode_posterior`), which maximises something else.
+        `inference.decode` runs its own forms; the others are DECODERS.
     beam_width : labels of a token that "beam" keeps, at least 1.
     counters : int64 (3,), added to by DECODERS alone: nodes and label pairs looked at, sweeps.
     Raises ValueError for another form or width, for tables beyond memory, for a beam without path, and
     otherwise as `inference` does.
     """
-    one_of("form", form, FORMS)
+    one_of("form", form, (*FORMS, "posterior"))
+    if form == "posterior":
+        return inference.decode_posterior(corpus, features, w, constraints, n_threads)
     beam_width, transitions = whole("beam_width", beam_width, 1), edge_scores
     K, L = corpus.n_classes, features.n_labels
     listed = form in STAGGERED and K > 1 and 24 * K * L**2 > WHOLE_BYTES

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from crfbook._checks import number, one_of
-from crfbook.chain.objective import Objective, check_weights, l2_penalty
+from crfbook.chain.objective import check_weights, l2_penalty
+from crfbook.chain.partial import Difference, Lattice
 from crfbook.data.corpus import Corpus, plain_transitions, take_sequences
 from crfbook.data.features import FeatureSet
 from crfbook.dynamic.blocks import ChainBlocks, block_chains
@@ -167,22 +168,18 @@ def linked_tables(layout, corpus):
     return {i: corpus.linked for i, table in enumerate(layout.tables) if table.linked}
 
 
-class JointObjective(Objective):
-    """sum_i weight_i log Z_i - w . counts, over the joint labels that label sets leave."""
+class JointObjective(Lattice):
+    """`Lattice` over the joint labels that label sets leave."""
 
     _forms: ClassVar = {"batched": make_form}
 
     def __init__(self, corpus, features, layout, counts, label_sets, n_threads, limit, engine, options):
-        self._counts = counts
         self._options = {
             "layout": layout, "label_sets": label_sets, "limit": limit, "engine": engine, "options": options,
             "links": linked_tables(layout, corpus),
         }  # fmt: skip
         rows = batch_rows(layout, engine)
-        super().__init__(corpus, features, n_threads=n_threads, batch_tokens=rows, form="batched")
-
-    def _gold_counts(self, corpus):
-        return self._counts
+        super().__init__(corpus, features, counts, n_threads=n_threads, batch_tokens=rows, form="batched")
 
     def _make_bounds(self):
         return None  # a form makes them from the weights
@@ -300,11 +297,8 @@ class DynamicObjective:
         """(value, grad (F,)) at the weights w (F,); value in nats, grad a new array."""
         w = check_weights(w, self.features.n_features)
         in_all, slopes = l2_penalty(self.c2, w), 2.0 * self.c2 * w
-        for place, free, known in self.parts:
-            value, grad = free(w[place])
-            if known is not None:
-                less, slope = known(w[place])
-                value, grad = value - less, grad - slope
+        for place, *pair in self.parts:
+            value, grad = Difference(*pair)(w[place])
             in_all += value
             slopes[place] += grad
         return in_all, slopes

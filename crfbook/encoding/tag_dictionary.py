@@ -12,6 +12,7 @@ import numpy as np
 
 from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected, whole
 from crfbook.data.constraints import constraints_from
+from crfbook.data.partial import SETS, hold, lost_tokens
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
 from crfbook.encoding.template_attributes import as_columns, column_name
 
@@ -39,8 +40,8 @@ class TagDictionary:
     def learn(cls, X, y=None, min_count=MIN_COUNT, column=0):
         """The labels of words that occur at least `min_count` times in labelled columns.
 
-        X, y : as `CRF.fit` takes them with a template. ValueError without labels, for other lengths,
-            for min_count < 1.
+        X, y : as `CRF.fit` takes them with a template; None does not count. ValueError without labels, for
+            other lengths, for min_count < 1.
         """
         min_count = whole("min_count", min_count, 1)
         if y is None and getattr(X, "labels", None) is None:
@@ -55,7 +56,7 @@ class TagDictionary:
     def allowing(self, X, labels):
         """This dictionary, with the labels (N,) of the tokens of X added to those of its words.
 
-        So gold labels are always allowed.
+        So gold labels are always allowed. A label may be a set of labels, or None: then nothing is added.
         """
         seen = _labels_by_word(words_of(X, self.column), labels)
         return TagDictionary(
@@ -133,26 +134,32 @@ def free_blocked(corpus, constraints):
 
     New text joins words that training never joined: an I-NP word first, for instance.
     constraints : `Constraints` or None.
-    Cost: N L^2 operations.
+    Cost: see `lost_tokens`.
     """
     if constraints is None or constraints.label_sets is None or not len(corpus.label_set):
         return corpus
-    limits = constraints.allowed, constraints.start, constraints.end, constraints.label_sets.any(axis=1)
-    if all(limit.all() for limit in limits):
-        return corpus  # any label may follow any other: nothing is blocked
-    length, first = corpus.lengths, corpus.seq_ptr[:-1]
-    # labels that some labelling so far ends in
-    open_ends = np.zeros((corpus.n_sequences, len(constraints.start)), bool)
-    for t in range(int(length.max(initial=0))):
-        here = np.flatnonzero(length > t)
-        may = constraints.label_sets[corpus.label_set[first[here] + t]]
-        open_ends[here] = may & (
-            constraints.start if t == 0 else open_ends[here].astype(float) @ constraints.allowed > 0
-        )
-    blocked = (length > 0) & ~(open_ends & constraints.end).any(axis=1)
+    blocked = lost_tokens(corpus, constraints) >= 0
+    return _freed(corpus, blocked) if blocked.any() else corpus
+
+
+def _freed(corpus, blocked):
+    """The corpus, every label allowed in the sequences where `blocked` bool (S,)."""
+    label_set = np.where(np.repeat(blocked, corpus.lengths), np.int32(0), corpus.label_set)
+    return corpus._replace(label_set=label_set)
+
+
+def hold_freed(corpus, constraints, partial, label_sets):
+    """(corpus, `Held`) of `hold`, every label allowed where the tag dictionary leaves a sequence no labelling
+    that agrees with what is known. label_sets : `LabelSets`; None: without one nothing is freed.
+    """
+    held = hold(corpus, constraints, partial)
+    if label_sets is None:
+        return corpus, held
+    blocked = lost_tokens(corpus._replace(label_set=held.row), held.limits(constraints)) >= 0
     if not blocked.any():
-        return corpus
-    return corpus._replace(label_set=np.where(np.repeat(blocked, length), np.int32(0), corpus.label_set))
+        return corpus, held
+    corpus = _freed(corpus, blocked)
+    return corpus, hold(corpus, constraints, partial)
 
 
 def words_of(X, column, names=None):
@@ -170,5 +177,6 @@ def words_of(X, column, names=None):
 def _labels_by_word(words, labels):
     found = {}
     for word, label in zip(words, labels, strict=True):
-        found.setdefault(word, []).append(label)
+        if label is not None:
+            found.setdefault(word, []).extend(label if isinstance(label, SETS) else (label,))
     return found

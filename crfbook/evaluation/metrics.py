@@ -295,13 +295,13 @@ class PairedTest(NamedTuple):
     value_b: float
 
 
-def _generator(random_state):
+def generator(random_state):
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(2**31)
     return np.random.default_rng(random_state)
 
 
-def _resample(counts, n_samples, rng):
+def resample(counts, n_samples, rng):
     """Sums (n_samples, ...) of `counts` (S, ...) over S sentences drawn with replacement."""
     size = len(counts)
     return np.stack([counts[rng.integers(size, size=size)].sum(axis=0) for _ in range(n_samples)])
@@ -325,7 +325,7 @@ def bootstrap_interval(
         raise ValueError(f"expected sentences, 0 < level < 1 and n_samples >= 1, got {got}")
     read, gold, predicted = readable(gold, [predicted], scheme, strict, metric)
     counts, _ = count_chunks(gold, predicted, read, strict)
-    values = rate(_resample(counts, n_samples, _generator(random_state)))
+    values = rate(resample(counts, n_samples, generator(random_state)))
     low, high = np.quantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return Interval(float(rate(counts.sum(axis=0))), float(low), float(high))
 
@@ -353,9 +353,9 @@ def paired_test(
     a, b = (count_chunks(gold, labels, read, strict)[0] for labels in both)
     total_a, total_b = a.sum(axis=0), b.sum(axis=0)
     value_a, value_b = float(rate(total_a)), float(rate(total_b))
-    rng, slack = _generator(random_state), 1e-12  # equal shuffles count as equal in spite of rounding
+    rng, slack = generator(random_state), 1e-12  # equal shuffles count as equal in spite of rounding
     if method == "bootstrap":
-        sums = _resample(np.stack([a, b], axis=1), n_samples, rng)
+        sums = resample(np.stack([a, b], axis=1), n_samples, rng)
         moved = rate(sums[:, 1]) - rate(sums[:, 0])
         one_side = min((moved <= slack).sum(), (moved >= -slack).sum())
         p_value = min(1.0, 2.0 * (one_side + 1) / (n_samples + 1))

@@ -342,6 +342,41 @@ def chunk_patterns(scheme, span, n, parts):
     return [way for way in ways if all(way[1])]
 
 
+class Way(NamedTuple):
+    """How chunks of K types are written; ids of labels (K,), -1: there is no such label."""
+
+    first: np.ndarray  # of a chunk of several tokens
+    inner: np.ndarray
+    last: np.ndarray
+    only: np.ndarray  # of a chunk of one token
+    before: np.ndarray | None  # bool (K, L): labels that may stand before it; None: all, and the boundary
+    after: np.ndarray | None  # bool (K, L): labels that may stand after it; None: all
+    opens: bool  # it may begin a sentence
+
+
+def chunk_ways(scheme: Scheme, kinds: Sequence[str], parts: Sequence[tuple[str, str]]) -> list[Way]:
+    """The patterns of `chunk_patterns` for chunks of all lengths: a labelling has a chunk in one way at most.
+
+    kinds : the K types. parts : (tag, type) of each of the L labels.
+    """
+    number = {part: y for y, part in enumerate(parts)}
+
+    def ids(tag):
+        return np.array([number.get((tag, kind), -1) for kind in kinds], np.int64)
+
+    def having(tags):
+        found = [[tag in tags and other == kind for tag, other in parts] for kind in kinds]
+        return np.array(found, bool).reshape(len(kinds), len(parts))
+
+    after, begins = None if scheme.marks_ends else ~having("I"), ids("B")
+    first, inner, last, only = map(ids, scheme.written)
+    if scheme.openers != "I":
+        return [Way(first, inner, last, only, None, after, True)]
+    own = having(tuple(scheme.tags))
+    again = Way(begins, inner, last, begins, own, after, False)  # IO has no B
+    return [Way(first, inner, last, only, ~own, after, True), again]
+
+
 # ---- from one scheme to another ----
 
 

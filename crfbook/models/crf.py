@@ -23,6 +23,7 @@ from crfbook.data.vocabulary import Labels
 from crfbook.encoding.tag_dictionary import TagDictionaryLike
 from crfbook.encoding.templates import TemplateLike
 from crfbook.models.fitting import (
+    Calibrated,
     Stream,
     carried_features,
     carried_over,
@@ -32,12 +33,12 @@ from crfbook.models.fitting import (
 )
 from crfbook.models.inputs import training_set
 from crfbook.models.parameters import Seed, check_settings
-from crfbook.models.prediction import OneByOne, Predictions, WeightNames
+from crfbook.models.prediction import OneByOne, Uncertain, WeightNames
 from crfbook.models.saving import FromCRFsuite, SavedCRF
 from crfbook.training.loop import Callback
 
 
-class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
+class CRF(OneByOne, Uncertain, Calibrated, Stream, WeightNames, SavedCRF, FromCRFsuite):
     """Linear-chain CRF.
 
     Minimises, in nats,
@@ -190,6 +191,29 @@ class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
 
     Ctrl-C during `fit` ends training with the last good weights, a usable model and status_ "interrupted".
     Predicting changes nothing in the model, so threads may share it.
+
+    Examples
+    --------
+    Labels that are known in part, in training and in prediction; how sure the model is:
+
+    >>> X = [[["Ada"], ["Lovelace"], ["wrote"]], [["Ada"], ["ran"]]]
+    >>> y = [["B-PER", {"I-PER", "O"}, "O"], [None, "O"]]
+    >>> model = CRF(c2=0.1, constraints="BIO").fit(X, y)
+    >>> model.status_
+    'stationary point'
+    >>> model.predict(X[:1], given=[[None, "I-PER", None]])
+    [['B-PER', 'I-PER', 'O']]
+    >>> [(span.type, span.start, span.stop) for span in model.predict_spans(X)[1]]
+    [('PER', 0, 1)]
+    >>> model.predict(X[1:], "posterior")
+    [['B-PER', 'O']]
+    >>> len(model.sample(X, 5, random_state=0)[0])
+    5
+    >>> bool(model.entropy(X)[0] > model.entropy(X)[1])
+    True
+    >>> X_dev, y_dev = [[["Ada"], ["wrote"]]] * 3, [["B-PER", "O"], ["B-PER", "O"], ["O", "O"]]
+    >>> bool(model.calibrate(X_dev, y_dev).temperature_ > 0)
+    True
     """
 
     def __init__(
@@ -240,6 +264,11 @@ class CRF(OneByOne, Predictions, Stream, WeightNames, SavedCRF, FromCRFsuite):
             array (T, A); or TokenColumns (with `template`); or a Corpus, whose label ids are the labels.
         y : list of sequences of labels; may be left out when X carries its labels. A number <= 0 that is
             alone among strings, and -100 as the only negative one, is refused: is it padding?
+            A label may be None (nothing is known) or a set of labels, one of which is right. Then "lbfgs" and
+            "owlqn" minimise the marginal loss, log Z less log Z of the labellings that agree with y. It is
+            not convex: status_ is "stationary point" where no entry of the (pseudo-)gradient exceeds 1000 *
+            tol nats, which may be no minimum of all. Weights exist for known labels and for all labels of
+            sets, not for None (see all_possible_states). A label that no token shows is never learned.
         X_dev, y_dev : held-out sequences; their token accuracy stands in history_ (see `patience`).
         sample_weight : (S,) weights >= 0 of the sequences, default 1; by keyword, as what follows.
         callback : called with (Step, weights) after each iteration; returning True ends training.

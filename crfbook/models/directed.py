@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import number, one_of, whole
+from crfbook._checks import number, one_of, shown, whole
 from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.forms import Tables
@@ -259,6 +259,9 @@ class ChainPredictions(Predictions):
     def _known(self, X, y=None, unknown="mark"):
         check_is_fitted(self, "encoder_")
         return known_corpus(self.encoder_, X, y, unknown)
+
+    def _held(self, X, given):
+        raise ValueError(f"given: expected None, which {type(self).__name__} takes alone, got {shown(given)}")
 
     def _decode(self, corpus, form, beam_width):
         one_of("form", form, FORMS)

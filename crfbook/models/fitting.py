@@ -12,7 +12,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from crfbook._checks import COUNTS, Stored, shown
 from crfbook.chain import inference
@@ -21,10 +23,11 @@ from crfbook.chain.packing import forecast
 from crfbook.chain.sparse.choice import FormChooser
 from crfbook.data.columns import Data
 from crfbook.data.features import find, from_keys
+from crfbook.data.partial import Partial
 from crfbook.data.vocabulary import Labels, UnknownLabelError
-from crfbook.encoding.tag_dictionary import free_blocked
+from crfbook.encoding.tag_dictionary import free_blocked, hold_freed
 from crfbook.models.inputs import known_corpus, listed, require_labels, restricted, training_set, weighted
-from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings
+from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings, thread_count
 from crfbook.models.prediction import Fitted
 from crfbook.training.loop import GAVE_UP
 from crfbook.training.monitor import Monitor
@@ -101,6 +104,8 @@ def train(ready, settings, w0, *, dev=None, callback=None, verbose=False, state=
     watched = dict(verbose=verbose, score=dev, score_name="dev_accuracy", patience=settings.patience)
     with Monitor(**watched, callback=callback, total=settings.max_iterations) as monitor:
         common = dict(constraints=constraints, callback=monitor, state=state)
+        if ready.held is not None:
+            common["held"] = ready.held
         learner = ALGORITHMS[settings.algorithm].load()
         result = learner(corpus, features, w0, **common, **{**settings.arguments(), **more})
         kept = monitor.finish(result)
@@ -306,6 +311,56 @@ def _positions(old_names, new_names):
     """Where each old name stands among the new ones, -1 if it does not."""
     where = {name: i for i, name in enumerate(new_names)}
     return np.array([where.get(name, -1) for name in old_names], dtype=np.int64)
+
+
+MOST_SCALE = 2.0**20  # by which `calibrate` multiplies weights at most
+
+
+class Calibrated(Fitted):
+    """The part of `CRF` that makes its probabilities fit held-out labels."""
+
+    n_jobs: int | None
+
+    def calibrate(self, X: Data, y: Labels | None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Divide all weights by the temperature that makes held-out labels most probable: `temperature_`.
+
+        Above 1 the model was too sure. Probabilities change, the best labelling does not; `save` keeps the
+        new weights. One number is fitted: some hundred labelled sentences that `fit` has not seen will do.
+        The log-likelihood is concave in 1 / temperature: there is one best. Changes the model; returns self.
+        `model.calibrate(X_dev, y_dev).predict_spans(X)`; `evaluation.reliability` shows the difference.
+
+        Raises ValueError as `log_proba` does, for labels that the constraints forbid, and where there is no
+        temperature: every held-out labelling is the best one, or the scores say less than nothing.
+        Source: Guo, Pleiss, Sun and Weinberger (2017), section 4.2.
+        """
+        check_is_fitted(self, "weights_")
+        corpus = require_labels(known_corpus(self.encoder_, X, y, "raise", self.label_sets_))
+        corpus, w = weighted(corpus, sample_weight), self.weights_
+        known = Partial(corpus.labels, np.eye(self.features_.n_labels, dtype=bool))
+        corpus, _ = hold_freed(corpus, self.constraints_, known, self.label_sets_)
+        given = {"constraints": self.constraints_, "n_threads": thread_count(self.n_jobs)}
+        objective = Objective(corpus, self.features_, **given)
+
+        def slope(scale):
+            return float(objective(scale * w)[1] @ w)
+
+        low = high = 1.0
+        while slope(low) > 0 and low > 1 / MOST_SCALE:
+            low /= 2.0
+        while slope(high) < 0 and high < MOST_SCALE:
+            high *= 2.0
+        found, scale = slope(low) <= 0 <= slope(high), high
+        if found and low < high:
+            scale = brentq(slope, low, high, xtol=1e-12)
+        # where all p > 1/2, the labellings beat all others: a larger scale is better for ever
+        least = float(corpus.weights[corpus.visited].min(initial=np.inf))
+        best = slope(high) < 0 or objective(scale * w)[0] < math.log(2) * least
+        if best or not found:
+            why = "every labelling is the best one" if best else "the scores do not tell them apart"
+            raise ValueError(f"calibrate: expected held-out labels that set a temperature, but {why}")
+        self.weights_, self.temperature_ = scale * w, 1.0 / scale
+        self._learner = self._learner[0], None
+        return self
 
 
 class Stream(Fitted):

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +10,15 @@ import numpy as np
 from crfbook._checks import check_fields, shown, unexpected, whole
 from crfbook.data.columns import TokenColumns
 from crfbook.data.constraints import Constraints, constraints_from, describe_violations, violations
-from crfbook.data.corpus import Corpus, make_corpus, offsets, take_sequences, without_zeros
+from crfbook.data.corpus import Corpus, make_corpus, offsets, ragged_index, take_sequences, without_zeros
 from crfbook.data.features import FeatureSet, empirical_counts, from_keys, observed, select
-from crfbook.data.vocabulary import in_order, number_labels
+from crfbook.data.partial import Held, Partial, check_sets, conflicts, make_partial, spelled_out, split_sets
+from crfbook.data.vocabulary import encode_labels, flat_labels, in_order, number_labels
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.given_attributes import is_columns
-from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary
+from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary, hold_freed
 from crfbook.evaluation import SCHEMES
+from crfbook.models.parameters import ALGORITHMS
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
 
@@ -56,54 +58,86 @@ class TrainingSet(NamedTuple):
     """What a `CRF` makes of X and y before it trains."""
 
     encoder: Any
-    corpus: Any  # Corpus, labelled; its labels obey the constraints
+    corpus: Any  # Corpus, labelled; its labels obey the constraints; -1: none is known, see `held`
     constraints: Constraints
     label_sets: LabelSets | None  # of the tag dictionary
     features: FeatureSet
     n_dropped: int  # sequences left out: on_violation="drop"
+    held: Held | None = None  # what is known of the labels; None: all of them
 
 
 def training_set(model, settings, X, y, sample_weight, classes=None):
-    """`TrainingSet` of a CRF with a new encoder, which knows what occurs in X and y, and `classes`."""
+    """`TrainingSet` of a CRF with a new encoder, which knows what occurs in X and y, and `classes`.
+
+    Raises ValueError, naming the token, for a label that is not known where the algorithm needs it.
+    """
     X = listed(X)
-    encoder, corpus = training_corpus(X, y, sample_weight, model.template)
-    return restricted(model, settings, X, encoder, with_classes(encoder, corpus, classes))
+    encoder, corpus, sets = encoded(X, y, sample_weight, model.template)
+    in_sets = [label for _, labels in sets for label in labels]
+    corpus = with_classes(encoder, corpus, [*(classes or ()), *in_sets] if sets else classes)
+    corpus, partial = make_partial(corpus, sets, encoder.labels_)
+    row = ALGORITHMS[settings.algorithm]
+    if partial is not None and not (row.partial and settings.loss == "log" and settings.eps is None):
+        able = " or ".join(repr(name) for name, other in ALGORITHMS.items() if other.partial)
+        got = f"algorithm={settings.algorithm!r}, loss={settings.loss!r}, inference={settings.inference!r}"
+        needs = f"labels known in part need algorithm={able}, loss='log', inference='exact', got {got}"
+        raise ValueError(f"{_first_unknown(corpus, sets)}; {needs}")
+    return restricted(model, settings, X, encoder, corpus, partial=partial)
 
 
-def restricted(model, settings, X, encoder, corpus, label_sets=None):
+def _first_unknown(corpus, sets):
+    token = int(np.flatnonzero(corpus.labels < 0)[0])
+    got = next((shown(sorted(labels, key=repr)) for place, labels in sets if place == token), "none")
+    return f"{corpus.place(token)}: expected a label, got {got}"
+
+
+def restricted(model, settings, X, encoder, corpus, label_sets=None, partial=None):
     """`TrainingSet` of a corpus that stands for X: what may be labelled how, and which weights there are.
 
     label_sets : of the tag dictionary that the model has already; None: of the one that its parameter asks
         for. Warns of sequences that are left out.
+    partial : `Partial` of its tokens; None: all labels are known.
     """
-    constraints = constraints_from(model.constraints, encoder.labels_)
+    constraints, held = constraints_from(model.constraints, encoder.labels_), None
     if label_sets is None and model.tag_dictionary is not None:
-        label_sets = _dictionary(model, X, corpus, encoder).encode(encoder.labels_)
+        label_sets = _dictionary(model, X, corpus, encoder, partial).encode(encoder.labels_)
     if label_sets is not None:
         corpus = corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
         constraints = label_sets.constrain(constraints)
-    corpus, n_dropped = obey(corpus, constraints, encoder.labels_, settings.on_violation == "drop")
+    if partial is not None:
+        corpus, held = hold_freed(corpus, constraints, partial, label_sets)
+    kept = lawful(corpus, constraints, encoder.labels_, settings.on_violation == "drop", held)
+    n_dropped = corpus.n_sequences - len(kept)
     if n_dropped:
         warnings.warn(
             f"{n_dropped} training sequences violate the constraints and were left out",
             UserWarning,
             stacklevel=4,
         )
-    features = choose_features(corpus, encoder, settings, constraints)
-    return TrainingSet(encoder, without_zeros(corpus), constraints, label_sets, features, n_dropped)
+        tokens, _ = ragged_index(corpus.seq_ptr, kept)
+        corpus, held = take_sequences(corpus, kept), held and held._replace(row=held.row[tokens])
+    if held is not None:
+        corpus = corpus._replace(labels=held.labels(corpus))
+        if not held.spoken(corpus.sequence, corpus.n_sequences).any():
+            wanted = "a token of which more is known than the constraints say"
+            raise unexpected("nothing to learn from", wanted, "none")
+    features = choose_features(corpus, encoder, settings, constraints, held)
+    return TrainingSet(encoder, without_zeros(corpus), constraints, label_sets, features, n_dropped, held)
 
 
-def choose_features(corpus, encoder, settings, constraints):
+def choose_features(corpus, encoder, settings, constraints, held=None):
     """FeatureSet for training, and CRFsuite's cut-off: the counts (of sums of attribute values, not of
     sample weights) must reach `min_freq`. Transitions that the constraints forbid get no weight. Where all
-    weights exist virtually (`Settings.virtual`): one of the same sizes without any."""
+    weights exist virtually (`Settings.virtual`): one of the same sizes without any. Of a token known as a set
+    of labels all of them count, see `spelled_out`."""
     sizes = len(encoder.labels_), encoder.n_attrs, encoder.n_edge_attrs
     if settings.virtual:
         return from_keys(*sizes, *np.zeros((2, 0), np.int64))
+    corpus = corpus._replace(seq_weight=np.zeros(0)) if held is None else spelled_out(corpus, held)
     every = dict(all_states=settings.all_possible_states, all_transitions=settings.all_possible_transitions)
     features, counts = observed(corpus, *sizes, **every), None
     if settings.min_freq > 0:
-        counts = empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features)
+        counts = empirical_counts(corpus, features)
     return kept_weights(features, counts, settings.min_freq, constraints)
 
 
@@ -119,16 +153,23 @@ def kept_weights(features, counts, min_freq, constraints):
     return features if keep.all() else select(features, keep)
 
 
-def _dictionary(model, X, corpus, encoder):
+def _dictionary(model, X, corpus, encoder, partial=None):
     """The TagDictionary that was given, or learnt from the training columns;
     it allows all that these show.
     """
     if model.template is None:
         raise ValueError("tag_dictionary: expected columns of words with a template, got attributes")
-    gold = [encoder.labels_[y] for y in corpus.labels.tolist()]
-    if isinstance(model.tag_dictionary, TagDictionary):
-        return model.tag_dictionary.allowing(X, gold)
-    return TagDictionary.learn(X, [gold], whole("tag_dictionary", model.tag_dictionary, 1, wrong=TypeError))
+    known = [*encoder.labels_, None]  # -1 is the last place
+    gold = [known[y] for y in corpus.labels.tolist()]
+    learnt = given = model.tag_dictionary
+    if not isinstance(given, TagDictionary):
+        learnt = TagDictionary.learn(X, [gold], whole("tag_dictionary", given, 1, wrong=TypeError))
+        if partial is None:
+            return learnt
+    if partial is not None:
+        meant = [None if row.all() else frozenset(compress(encoder.labels_, row)) for row in partial.sets]
+        gold = [meant[r] for r in partial.row.tolist()]
+    return learnt.allowing(X, gold)
 
 
 def with_classes(encoder, corpus, classes):
@@ -142,7 +183,8 @@ def with_classes(encoder, corpus, classes):
         return corpus
     both = [*classes, *encoder.labels_]
     ids, encoder.labels_ = number_labels(both, len(both), np.array([0, len(both)]))
-    return corpus._replace(labels=ids[len(classes) :][corpus.labels].astype(np.int32))
+    number = np.append(ids[len(classes) :], -1)  # an unknown label, -1, is the last place
+    return corpus._replace(labels=number[corpus.labels].astype(np.int32))
 
 
 def training_corpus(X, y, sample_weight, template):
@@ -151,7 +193,19 @@ def training_corpus(X, y, sample_weight, template):
     Raises ValueError: no token at all, X and y of different lengths, a token without a label, weights that
     are not finite and >= 0; and what the encoder raises, naming sequence and token.
     """
+    encoder, corpus, sets = encoded(X, y, sample_weight, template)
+    if (corpus.labels < 0).any():
+        raise ValueError(_first_unknown(corpus, sets))
+    return encoder, corpus
+
+
+def encoded(X, y, sample_weight, template):
+    """(encoder, corpus, sets): as `training_corpus`, where labels may be None or sets of labels.
+
+    sets : [(token, set)]; the corpus has -1 there, and the encoder need not know their labels.
+    """
     X, y = _given(X, y)
+    X, y, sets = without_sets(X, y)
     if isinstance(X, Corpus):
         corpus = _checked(X, y)
         encoder = IntegerAlphabet.of(corpus)
@@ -163,7 +217,23 @@ def training_corpus(X, y, sample_weight, template):
         corpus = encoder.fit_transform(X, y)
     if corpus.n_tokens == 0:
         raise ValueError(f"nothing to learn from: X has {corpus.n_sequences} sequences and no token")
-    return encoder, weighted(require_labels(corpus), sample_weight)
+    check_sets(corpus, sets, isinstance(X, Corpus))
+    if not (sets or (corpus.labels >= 0).any()):
+        raise ValueError(_first_unknown(corpus, sets))
+    return encoder, weighted(corpus, sample_weight), sets
+
+
+def without_sets(X, y):
+    """(X, y, [(token, set)]): None in place of sets of labels among those of y, or of the columns of X."""
+    own, flat = getattr(X, "labels", None), is_columns(X)
+    if y is None:
+        if own is None or not flat:
+            return X, y, []
+        (labels,), sets = split_sets([own])
+        return X.select(X.names, labels) if sets else X, y, sets
+    flat &= not any(isinstance(row, list | tuple | np.ndarray) for row in y)
+    labels, sets = split_sets([list(y)] if flat else y)
+    return X, (labels[0] if flat else labels) if sets else y, sets
 
 
 def weighted(corpus, sample_weight):
@@ -226,6 +296,23 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
     return corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
 
 
+def known_labels(corpus, y, alphabet):
+    """(corpus with these labels, `Partial`) for y: labels, sets of labels or None, a list for each sequence.
+
+    Raises ValueError or TypeError that begins with "given", and names sequence and token.
+    """
+    try:
+        y, sets = split_sets(y)
+        flat, n = flat_labels(y, corpus.seq_ptr), corpus.n_tokens
+        labels = encode_labels(flat, n, alphabet, corpus.seq_ptr, "raise")
+        corpus = corpus._replace(labels=labels)
+        check_sets(corpus, sets)
+        corpus, partial = make_partial(corpus, sets, alphabet)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"given: {error}") from None
+    return corpus, partial or Partial(corpus.labels, np.eye(len(alphabet), dtype=bool))
+
+
 def require_labels(corpus):
     """The corpus; ValueError naming the first token that has no label."""
     unknown = np.flatnonzero(corpus.labels < 0)
@@ -235,14 +322,22 @@ def require_labels(corpus):
 
 
 def obey(corpus, constraints, labels, drop):
-    """The sequences whose labels obey the constraints.
+    """(the sequences whose labels obey the constraints, number of the others): see `lawful`."""
+    kept = lawful(corpus, constraints, labels, drop)
+    n_dropped = corpus.n_sequences - len(kept)
+    return take_sequences(corpus, kept) if n_dropped else corpus, n_dropped
 
-    Returns (corpus, number of sequences left out). Raises ValueError listing the first violations unless
-    `drop` (None: a model that cannot drop), and in any case if nothing is left.
+
+def lawful(corpus, constraints, labels, drop, held=None):
+    """int64: the sequences whose labels, or what is known of them (`Held`), obey the constraints.
+
+    Raises ValueError listing the first violations unless `drop` (None: a model that cannot drop), and in any
+    case if nothing is left.
     """
-    found = violations(corpus, constraints, labels)
+    given = corpus, constraints
+    found = violations(*given, labels) if held is None else conflicts(*given, held, labels)
     if not found:
-        return corpus, 0
+        return np.arange(corpus.n_sequences)
     guilty = sorted({sequence for sequence, _, _ in found})
     said = describe_violations(found) + _obeyed(corpus, constraints, labels)
     if not drop:
@@ -250,10 +345,9 @@ def obey(corpus, constraints, labels, drop):
         count = f"{len(guilty)} of {corpus.n_sequences}"
         raise ValueError(f"{count} training sequences violate the constraints{remedy}: {said}")
     kept = np.setdiff1d(np.arange(corpus.n_sequences), guilty)
-    corpus = take_sequences(corpus, kept)
-    if corpus.n_tokens == 0:
+    if not corpus.lengths[kept].any():
         raise ValueError(f"all training sequences with tokens violate the constraints: {said}")
-    return corpus, len(guilty)
+    return kept
 
 
 def _obeyed(corpus, constraints, labels):
@@ -371,7 +465,7 @@ def _checked(corpus, y):
     if y is None:
         return corpus
     same_lengths(corpus.lengths, [len(labels) for labels in y])
-    flat = [label for labels in y for label in labels]
+    flat = [-1 if label is None else label for labels in y for label in labels]
     return make_corpus(**corpus._replace(labels=np.array(flat) if flat else None)._asdict())
 
 

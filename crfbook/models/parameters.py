@@ -37,6 +37,7 @@ class Algorithm(NamedTuple):
     one_pass: dict | None = None  # can take in new sequences later (partial_fit): with these arguments
     has_goal: bool = False  # to end at the default of max_iterations is to end before it: a warning says so
     virtual: bool = False  # trains where all weights exist and none is laid out
+    partial: bool = False  # trains on labels that are known in part, with the log loss
 
     def load(self):
         """The function."""
@@ -58,8 +59,8 @@ _RULE = {"period": "relative_change", "delta": "relative_change"}  # one argumen
 _AS_THEY_COME, _NEW_DATA = {"shuffle": False}, {"new_data": True}
 ALGORITHMS = {
     "auto": Algorithm(_LEARNERS + "stochastic:auto", *_QUASI_NEWTON[1:], _RULE),
-    "lbfgs": Algorithm(*_QUASI_NEWTON, _RULE),
-    "owlqn": Algorithm(*_QUASI_NEWTON, _RULE),
+    "lbfgs": Algorithm(*_QUASI_NEWTON, _RULE, partial=True),
+    "owlqn": Algorithm(*_QUASI_NEWTON, _RULE, partial=True),
     "sbcd": Algorithm(_LEARNERS + "coordinate:sbcd", c1=EITHER, c2=EITHER, has_goal=True, virtual=True),
     "cd": Algorithm(_LEARNERS + "coordinate:cd", c1=EITHER, c2=EITHER, has_goal=True),
     "sgd": Algorithm(_LEARNERS + "stochastic:sgd", c2=ANY, one_pass=_NEW_DATA, has_goal=True),

@@ -9,31 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import shown
+from crfbook._checks import number, one_of, shown, unexpected, whole
 from crfbook.chain import inference
 from crfbook.data.columns import Data
-from crfbook.data.constraints import Constraints
-from crfbook.data.corpus import without_zeros
+from crfbook.data.constraints import Constraints, describe_violations
+from crfbook.data.corpus import Corpus, without_zeros
 from crfbook.data.features import FeatureSet
+from crfbook.data.partial import conflicts
 from crfbook.data.vocabulary import Labels
-from crfbook.decoding import BEAM_WIDTH
-from crfbook.encoding.tag_dictionary import LabelSets, free_blocked
+from crfbook.decoding import BEAM_WIDTH, decode, pairs
+from crfbook.encoding.tag_dictionary import LabelSets, free_blocked, hold_freed
+from crfbook.evaluation.schemes import SCHEMES, chunk_lists, chunk_ways, reading
 from crfbook.models.inputs import (
     below_one,
     known_corpus,
+    known_labels,
     listed,
     require_labels,
     same_lengths,
     sequence_weights,
 )
-from crfbook.models.parameters import thread_count
+from crfbook.models.parameters import Seed, seed, thread_count
 from crfbook.tagging.model import SentenceModel
 from crfbook.tagging.predictor import Predictor, by_sequence
 
@@ -73,7 +76,9 @@ class Predictions(Predictor, BaseEstimator):
         check_is_fitted(self, "encoder_")
         return list(self.encoder_.labels_)
 
-    def predict(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[list[Any]]:
+    def predict(
+        self, X: Data, form: str = "auto", *, given: Labels | None = None, beam_width: int = BEAM_WIDTH
+    ) -> list[list[Any]]:
         """The most probable labelling of each sequence (Viterbi), as a list of lists of labels;
         [] for an empty one.
 
@@ -92,11 +97,20 @@ class Predictions(Predictor, BaseEstimator):
             "staggered"          frequent labels first, and one stand-in for the rest, until it loses
             "staggered-columns"  the same, with more labels only where the best path needs them
             "beam"               the beam_width best labels of each token: an approximation
+            "posterior"          another aim: the allowed labelling with the most right tokens expected
 
+        given : what is known already: for each sequence of X a list with a label, a set of labels or None
+            (nothing) for each token. The labelling is the most probable one that agrees with it. Constraints
+            hold; a tag dictionary gives way, where it must. ValueError, naming the token, where no labelling
+            is left. `predict(X, given=[[None, "B-PER", None]])` keeps a person's correction.
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
         1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Where edge attributes are many,
         "staggered" and "staggered-columns" make one table alone. Chapter 11 compares them.
         """
+        if given is not None:
+            corpus, model = self._held(X, given)
+            path = decode(corpus, *model, form=form, beam_width=beam_width)
+            return Sequences(self.encoder_.decode(path, corpus.seq_ptr))
         usual = form == "auto" and type(beam_width) is int and beam_width >= 1
         found = self._one_by_one(X, SentenceModel.tag) if usual else None
         return Sequences(self._labels(X, form, beam_width=beam_width) if found is None else found)
@@ -110,13 +124,25 @@ class Predictions(Predictor, BaseEstimator):
         corpus = self._known(X)
         return by_sequence(self._decode(corpus, form, beam_width=beam_width), corpus)
 
-    def predict_marginals(self, X: Data, form: str = "auto") -> list[list[dict[Any, float]]]:
+    def predict_marginals(
+        self, X: Data, form: str = "auto", *, given: Labels | None = None
+    ) -> list[list[dict[Any, float]]]:
         """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
 
         form : "batched", "sparse", "default" (plain transitions, many labels), "numpy", or "auto": what takes
         less time. They agree but for rounding.
+        given : what is known already, see `predict`: probabilities given that.
         """
-        return self._named(self.predict_marginals_array(X, form))
+        return self._named(self.predict_marginals_array(X, form, given=given))
+
+    def predict_marginals_array(
+        self, X: Data, form: str = "auto", *, given: Labels | None = None
+    ) -> list[np.ndarray]:
+        """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
+        if given is None:
+            return super().predict_marginals_array(X, form)
+        corpus, model = self._held(X, given)
+        return by_sequence(inference.node_marginals(corpus, *model, form=form), corpus)
 
     def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
         """`predict_marginals` for one sequence: a list of dicts."""
@@ -201,8 +227,109 @@ class Predictions(Predictor, BaseEstimator):
         corpus = without_zeros(known_corpus(self.encoder_, X, y, unknown, self.label_sets_))
         return corpus if self.label_sets_ is None else free_blocked(corpus, self.constraints_)
 
+    def _held(self, X, given) -> tuple[Corpus, tuple[FeatureSet, np.ndarray, Constraints | None, int]]:
+        """(corpus, what `_model` says) of X, held to what is known."""
+        X, given = listed(X), listed(given, "given")
+        corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
+        corpus, partial = known_labels(corpus, given, self.encoder_.labels_)
+        corpus, held = hold_freed(corpus, constraints, partial, self.label_sets_)
+        if found := conflicts(corpus, constraints, held, self.encoder_.labels_):
+            raise ValueError(f"given: {describe_violations(found)}")
+        return corpus._replace(label_set=held.row), (features, w, held.limits(constraints), n_threads)
+
     def _model(self) -> tuple[FeatureSet, np.ndarray, Constraints | None, int]:
         return self.features_, self.weights_, self.constraints_, thread_count(self.n_jobs)
+
+
+class Span(NamedTuple):
+    """A chunk that may be in a labelling, tokens start:stop, and the probability that it is."""
+
+    type: str
+    start: int
+    stop: int
+    probability: float
+
+
+class Uncertain(Predictions):
+    """The part of `CRF` that says how sure it is of more than tokens. Exact: sums over all labellings."""
+
+    constraints: Any
+
+    def predict_spans(
+        self, X: Data, decode: str = "viterbi", *, scheme: str = "auto", least: float = 0.01
+    ) -> list[list[Span]]:
+        """Entities of each sequence: a list of `Span` (type, start, stop, probability), by start.
+
+        The probability is that the labelling has this chunk, of this type and with these ends: the sum over
+        all labellings that are read so, strictly, in the scheme.
+
+        decode : which of them.
+            "viterbi"      those of the labelling of `predict`
+            "expected-f1"  the non-overlapping ones with the largest ratio of expectations
+                           2 E[right] / (E[predicted] + E[gold]), over all of X together: found exactly
+            "all"          all whose probability is at least `least` > 0; they may overlap
+        scheme : of the labels, a name; "auto": that of `constraints`, if it is a name, or of the labels.
+
+        `model.predict_spans([["old", "Ada", "Li"]])` gives `[[Span("PER", 1, 3, 0.93)]]`. Memory: L^2 numbers
+        for each token of one sequence. Raises ValueError for another word, and labels of no scheme.
+        """
+        one_of("decode", decode, ("viterbi", "expected-f1", "all"))
+        least = number("least", least, above=0.0)
+        name = self.constraints if scheme == "auto" and isinstance(self.constraints, str) else scheme
+        corpus, labels = self._known(X), self.encoder_.labels_
+        read = reading(labels, name)
+        if read.scheme is None:
+            raise unexpected("scheme", f"{', '.join(SCHEMES)} or labels of one", shown(scheme))
+        parts = list(map(read.split, labels))
+        kinds = sorted({kind for tag, kind in parts if tag != "O"})
+        ways, found = chunk_ways(read.scheme, kinds, parts), []
+        if decode == "viterbi":
+            rows = self.encoder_.decode(self._decode(corpus, "auto", beam_width=BEAM_WIDTH), corpus.seq_ptr)
+            for chunks, pair in zip(chunk_lists(rows, read, strict=True), self._pairs(corpus), strict=True):
+                longest = max((stop - start for _, start, stop in chunks), default=0)
+                p = pairs.span_tables(*pair, ways, 0.0, longest)
+                found.append([Span(k, a, b, float(p[b - a - 1][a, kinds.index(k)])) for k, a, b in chunks])
+            return found
+        listed, n_expected = [], 0.0
+        for pair in self._pairs(corpus):
+            tables = pairs.span_tables(*pair, ways, min(least, pairs.NEVER))
+            n_expected += sum(float(p.sum()) for p in tables)
+            listed.append(pairs.list_spans(tables, least if decode == "all" else pairs.NEVER))
+        chosen = [np.arange(len(some.p)) for some in listed]
+        if decode == "expected-f1":
+            chosen, _ = pairs.best_span_sets(listed, n_expected)
+        for some, places in zip(listed, chosen, strict=True):
+            rows = zip(*(column[places].tolist() for column in some), strict=True)
+            found.append([Span(kinds[kind], *rest) for kind, *rest in rows])
+        return found
+
+    def sample(self, X: Data, n: int = 1, random_state: Seed = None) -> list[list[list[Any]]]:
+        """n labellings of each sequence, drawn independently from p(y | x): a list of n lists of labels each.
+
+        random_state : as in scikit-learn. `model.sample(X, 100, 0)` estimates what has no formula: the share
+        of samples in which something holds.
+        """
+        n, rng, found = whole("n", n, 1), np.random.default_rng(seed(random_state)), []
+        for p_node, p_edge in self._pairs(self._known(X)):
+            path = pairs.draw(p_node, p_edge, rng.random((n, len(p_node))))
+            found.append([[self.encoder_.labels_[y] for y in row] for row in path.tolist()])
+        return found
+
+    def entropy(self, X: Data) -> np.ndarray:
+        """Entropy of p(y | x) of each sequence (S,), in nats: 0 where the labelling is certain.
+
+        `model.entropy(X).argsort()[::-1]` has the sentences first that a person should look at.
+        """
+        return np.array([pairs.sequence_entropy(*pair) for pair in self._pairs(self._known(X))])
+
+    def token_entropy(self, X: Data) -> list[np.ndarray]:
+        """Entropy of the label of each token, in nats: an array (T,) for each sequence. These add up to at
+        least `entropy`: neighbours tell of each other.
+        """
+        return [pairs.token_entropy(p_node) for p_node in self.predict_marginals_array(X)]
+
+    def _pairs(self, corpus) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return pairs.iter_marginals(corpus, *self._model())
 
 
 class Fitted(BaseEstimator):

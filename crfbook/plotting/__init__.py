@@ -1,5 +1,5 @@
 """The book's figures: tagged sentences, lattices, weight matrices, confusions, marginals, learning curves,
-growth of cost, regularisation paths.
+growth of cost, regularisation paths, reliability of probabilities.
 
 Every helper draws into `ax` (None: a new figure), labels its axes with units, and returns the numbers that it
 plotted, so that a cell can assert on what its figure shows. Colours are those of Okabe and Ito (2008), Blues
@@ -13,6 +13,7 @@ from crfbook.plotting.charts import (
     label_bars,
     learning_curve,
     regularization_path,
+    reliability,
     timing_growth,
     weight_matrix,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "lattice",
     "learning_curve",
     "regularization_path",
+    "reliability",
     "tagged_text",
     "timing_growth",
     "weight_matrix",

@@ -181,6 +181,31 @@ def _legend_and_grid(ax, legend):
         ax.legend(frameon=False, fontsize=9)
 
 
+def reliability(reports: Any, *, ax: Axes | None = None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Share of right predictions against their probability, with intervals. On the line all is as it says.
+
+    reports : what `evaluation.reliability` returns, or {name: report}. The legend has the expected
+        calibration error (ECE) of each.
+
+    Returns {name: (confidence (B,), accuracy (B,))}.
+    """
+    reports = reports if isinstance(reports, Mapping) else {"": reports}
+    ax = axes(ax, 3.6, 3.4)
+    ax.plot([0, 1], [0, 1], color=FAINT, lw=1.2, ls=":")
+    drawn = {}
+    for k, (name, report) in enumerate(reports.items()):
+        p, right = (as_probabilities(part, (len(report.size),), name) for part in report[:2])
+        ends = np.nan_to_num(np.abs([right - report.low, report.high - right]))
+        look = dict(color=COLOURS[k % len(COLOURS)], linestyle=DASHES[k % 4], marker=MARKERS[k % 8])
+        label = f"{name}{': ' * bool(name)}ECE {report.ece.value:.3f}"
+        ax.errorbar(p, right, ends, lw=1.6, ms=5, capsize=2, label=label, **look)
+        drawn[name] = (p, right)
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    _titles(ax, "probability", "share that is right")
+    _legend_and_grid(ax, True)
+    return drawn
+
+
 MOST_TICKS = 8  # names on the axis of c1
 
 

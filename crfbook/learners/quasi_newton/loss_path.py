@@ -26,6 +26,7 @@ from crfbook._checks import shown
 from crfbook.chain.active.form import ActiveObjective
 from crfbook.chain.losses import make_loss
 from crfbook.chain.objective import Objective
+from crfbook.chain.partial import partial_objective
 from crfbook.data.constraints import Limits
 from crfbook.data.corpus import Corpus
 from crfbook.data.features import FeatureSet
@@ -38,6 +39,7 @@ CLAMPS = (10.0, 20.0, 40.0)
 ROUGH = 1e-3
 # objectives beyond exp(200) are divided by their start: squares of gradients must stay in float64
 LARGEST_LOG = 200.0
+STATIONARY = "stationary point"
 ENDED = ("stopped by callback", "interrupted")
 
 
@@ -233,7 +235,7 @@ class _Stage(LBFGS):
 def quasi_newton(
     corpus, features, w0, *, c1, c2, loss, n_threads, clamp=None, tol=1e-6, epsilon=None,
     relative_change=None, num_memories=6, max_linesearch=20, constraints=None, max_iterations=None,
-    eps=None, memory_limit=2e9, callback=None, state=None,
+    eps=None, memory_limit=2e9, callback=None, state=None, held=None,
 ):  # fmt: skip
     """L-BFGS, or OWL-QN for c1 > 0, as rows of the table of algorithms: an `OptResult`.
 
@@ -241,6 +243,9 @@ def quasi_newton(
     epsilon : CRFsuite's rule, see `CRF`; the log loss alone has it
     eps : None or 0: exact inference; else active sets, see `ActiveObjective`, which may take memory_limit
         bytes; the log loss alone has them
+    held : `Held` where labels are known in part: the log loss alone, exact inference. The objective is not
+        convex: training ends where no entry of the (pseudo-)gradient exceeds 1000 tol nats, and the status is
+        then "stationary point".
     """
     ends = {"max_iterations": max_iterations, "tol": tol, "tol_gradient": 1000 * min(tol, 1e300)}  # finite
     search = {"relative_change": relative_change, "memory": num_memories, "max_linesearch": max_linesearch}
@@ -251,6 +256,10 @@ def quasi_newton(
         of_loss = {"loss": loss, "clamp": clamp, "callback": callback}
         return minimize_loss(corpus, features, start, **of_loss, **problem, **rules)
     rules["epsilon"] = epsilon
+    if held is not None:
+        objective = partial_objective(corpus, held, features, **problem)
+        found = run(LBFGS(objective, w0, c2=0.0, **rules), callback)
+        return found._replace(status=STATIONARY) if found.status == "converged" else found
     if eps:
         objective = ActiveObjective(corpus, features, eps=eps, memory_limit=memory_limit, **problem)
         return run(ActiveLBFGS(objective, w0, c2=c2, **rules), callback)

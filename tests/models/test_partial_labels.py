@@ -1,0 +1,250 @@
+"""`CRF` with labels that are known in part, in training and in `given=`: enumeration, alphabets, errors."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from helpers.corpora import chains_of
+from helpers.problems import central_differences
+from sklearn.base import clone
+
+from crfbook import CRF, HMM, MEMM, TokenColumns, brute
+from crfbook.chain.objective import LOG_LOSS_FORMS
+from crfbook.data.corpus import make_corpus
+from crfbook.decoding import DECODERS, FORMS
+from crfbook.encoding.tag_dictionary import TagDictionary
+from crfbook.models.parameters import ALGORITHMS
+
+X = [[["the"], ["old"], ["man"]], [["a"], ["man"]], [["the"], ["dog"], ["bites"], ["x"]], [], [["a"]]]
+Y = [["O", None, {"B-X", "I-X"}], ["O", "B-X"], [None, "B-Y", None, "O"], [], [None]]
+FULL = [["O", "B-X", "I-X"], ["O", "B-X"], ["O", "B-Y", "O", "O"], [], ["O"]]
+
+
+def sets_of(model, y):
+    """bool (T, L): the labels that may be right."""
+    every = set(model.classes_)
+    kept = [every if label is None else label if isinstance(label, set) else {label} for label in y]
+    return np.array([[name in names for name in model.classes_] for names in kept]).reshape(len(y), -1)
+
+
+def enumerated(model, w, y=Y):
+    """What training minimises, by listing all labellings."""
+    corpus, total = model.encoder_.transform(X), 0.0
+    for chain, labels in zip(chains_of(corpus, model.features_, w, model.constraints_), y, strict=True):
+        if labels:
+            total += brute.partial_loss(*chain, sets_of(model, labels))[0]
+    return total + 0.5 * w @ w
+
+
+@pytest.mark.parametrize("constraints", [None, "BIO"])
+def test_training_ends_where_the_enumerated_objective_is_stationary(constraints):
+    model = CRF(c2=0.5, constraints=constraints, all_possible_states=True).fit(X, Y)
+    assert model.status_ == "stationary point" and model.classes_ == ["B-X", "B-Y", "I-X", "O"]
+    assert model.objective_ == pytest.approx(enumerated(model, model.weights_), rel=1e-10)
+    slope = central_differences(lambda w: enumerated(model, w), model.weights_)
+    assert np.abs(slope).max() < 1e-3 + 1e-6  # 1000 tol nats, and what differences add
+
+
+def test_what_is_known_alone_is_what_it_was():
+    plain = CRF(c2=0.5).fit(X, FULL)
+    again = CRF(c2=0.5).fit(X, [[{label} for label in labels] for labels in FULL])
+    assert np.array_equal(plain.weights_, again.weights_) and plain.status_ == again.status_ == "converged"
+    assert plain.objective_ == again.objective_
+
+
+def test_a_sentence_of_which_nothing_is_known_changes_nothing():
+    kept = [i for i, y in enumerate(Y) if any(y)]
+    one, two = (CRF(c2=0.5, n_jobs=n).fit(X, Y) for n in (1, 2))
+    short = CRF(c2=0.5).fit([X[i] for i in kept], [Y[i] for i in kept])
+    assert np.array_equal(one.weights_, two.weights_)
+    assert one.state_features_ == pytest.approx(short.state_features_, abs=1e-9)
+
+
+def test_which_weights_exist():
+    """Those of known labels, those of all labels of a set, and none for a token that is not known."""
+    text = [[["a"], ["b"], ["c"]], [["c"], ["b"]]]
+    model = CRF(max_iterations=0).fit(text, [["O", {"P", "Q"}, None], [None, {"P", "Q"}]])
+    names, labels = model.encoder_.attribute_names(), model.classes_
+    pairs = zip(model.features_.node_attr.tolist(), model.features_.node_label.tolist(), strict=True)
+    assert {(names[a], labels[y]) for a, y in pairs} == {("a", "O"), ("b", "P"), ("b", "Q")}
+    moves = zip(model.features_.edge_prev.tolist(), model.features_.edge_next.tolist(), strict=True)
+    assert {(labels[p], labels[n]) for p, n in moves} == {("O", "P"), ("O", "Q")}
+    text, y = [[["a"], ["b"]]] * 3, [[{"P", "Q"}, "O"], ["P", "O"], [None, "O"]]
+    assert CRF(max_iterations=0, min_freq=2).fit(text, y).features_.n_features == 3  # a/P, b/O and P to O
+
+
+def test_columns_and_corpora_may_have_sets_too():
+    columns = TokenColumns({"word": ["a", "b", "a"]}, [0, 2, 3], [{"P", "Q"}, None, "P"])
+    flat = CRF(template="U0:%x[0,0]").fit(columns)
+    given = CRF(template="U0:%x[0,0]").fit(columns, [[{"P", "Q"}, None], ["P"]])
+    assert np.array_equal(flat.weights_, given.weights_) and flat.classes_ == ["P", "Q"]
+    corpus = make_corpus([0, 2, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, -1, 1])
+    assert CRF().fit(corpus).status_ == "stationary point"
+    assert CRF().fit(corpus, [[0, {0, 2}], [1]]).classes_ == [0, 1, 2]
+    with pytest.raises(ValueError, match="sequence 0, token 1: expected label ids >= 0 in a set, got 'P'"):
+        CRF().fit(corpus, [[0, {"P"}], [1]])
+
+
+def test_a_tag_dictionary_allows_the_labels_of_sets():
+    text = [[["a"], ["b"]]] * 6
+    y = [["P", "O"]] * 5 + [[{"Q", "R"}, None]]
+    model = CRF(template="U0:%x[0,0]", tag_dictionary=5).fit(text, y)
+    words = {word: model.label_sets_.sets[row] for word, row in model.label_sets_.row_of.items()}
+    assert words["a"].tolist() == [False, True, True, True] and words["b"].tolist() == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    chosen = TagDictionary({"b": ["P"]})
+    model = CRF(template="U0:%x[0,0]", tag_dictionary=chosen, constraints={"allowed": np.eye(4, dtype=bool)})
+    model.fit(text[:2], [["O", None], ["P", {"P", "Q", "R"}]])  # the dictionary gives way in the first one
+    assert model.predict([[["a"], ["b"]]], given=[["O", None]]) == [["O", "O"]]
+    with pytest.raises(ValueError, match="given: sequence 0, token 1: 'Q' may not follow 'O'"):
+        model.predict([[["a"], ["b"]]], given=[["O", "Q"]])
+
+
+@pytest.mark.parametrize("algorithm", [name for name, row in ALGORITHMS.items() if not row.partial])
+def test_other_algorithms_name_the_token_and_what_works(algorithm):
+    row = ALGORITHMS[algorithm]
+    model = CRF(algorithm, c1=0.1 if row.c1 in ("needed", "either") else 0.0)
+    said = "sequence 0, token 1: expected a label, got none; labels known in part need algorithm='lbfgs' or"
+    with pytest.raises(ValueError, match=said):
+        model.fit(X, Y)
+    with pytest.raises(ValueError, match=r"sequence 0, token 0: expected a label, got \['O', 'Z'\]"):
+        model.fit(X, [[{"Z", "O"}, *FULL[0][1:]], *FULL[1:]])
+
+
+def test_other_losses_and_models_refuse():
+    for model in (CRF(loss="exp"), CRF(inference="active"), HMM(), MEMM()):
+        with pytest.raises(ValueError, match="sequence 0, token 1: expected a label, got none"):
+            model.fit(X, Y)
+    for model in (HMM(), MEMM()):
+        with pytest.raises(ValueError, match="given: expected None, which .* takes alone"):
+            model.fit(X, FULL).predict(X, given=Y)
+
+
+@pytest.mark.parametrize(
+    "labels, said",
+    [
+        ([["O", set(), "O"]], "sequence 0, token 1: expected some labels in a set, got an empty one"),
+        ([["O", {None}, "O"]], "sequence 0, token 1: expected labels in a set, got None in it"),
+        ([["O", {float("nan")}, "O"]], "sequence 0, token 1: expected labels in a set, got nan in it"),
+        ([[None] * 3], "sequence 0, token 0: expected a label, got none"),
+        ([["O", {"O", "B-X", "I-X"}, None]], None),
+        ([["O", {"I-X"}, "I-X"]], "1 of 1 .*: sequence 0, token 1: 'I-X' may not follow 'O'"),
+        ([["O", {"I-X", "I-Y"}, "B-X"]], "1 of 1 .*: sequence 0, token 1: up to here no labelling is left"),
+        (
+            [[{"I-X", "I-Y"}, "B-X", "O"]],
+            "1 of 1 .*: sequence 0, token 0: all its labels are forbidden there",
+        ),
+        ([[{"O", "B-X", "I-X"}] * 3, ["O"]], "X has 1 sequences but y has 2"),
+        ([{"O", "B-X"}], "sequence 0: expected a list of 3 labels, got set, which has no order"),
+    ],
+)
+def test_hostile_labels(labels, said):
+    model = CRF(constraints="BIO", max_iterations=1)
+    if said is None:
+        model.fit(X[:1], labels)
+        return
+    with pytest.raises((TypeError, ValueError), match=said):
+        model.fit(X[:1], labels)
+
+
+def test_sequences_that_contradict_the_constraints_may_be_dropped():
+    more = [X[1], *X], [["O", {"I-X"}], *Y]
+    with pytest.warns(UserWarning, match="1 training sequences violate the constraints"):
+        model = CRF(constraints="BIO", on_violation="drop", c2=0.5).fit(*more)
+    assert model.n_dropped_ == 1
+    without = CRF(constraints="BIO", c2=0.5).fit(X, Y)
+    assert model.objective_ == pytest.approx(without.objective_, rel=1e-9)
+
+
+def test_saved_cloned_pickled_warm(tmp_path):
+    model = CRF(c2=0.5, constraints="BIO", warm_start=True).fit(X, Y)
+    model.save(tmp_path / "m")
+    for copy in (CRF.load(tmp_path / "m"), pickle.loads(pickle.dumps(model)), clone(model).fit(X, Y)):
+        assert np.array_equal(copy.weights_, model.weights_) and copy.status_ == "stationary point"
+        assert copy.predict(X, given=[[None, "B-X", None], *Y[1:]]) == model.predict(
+            X, given=[[None, "B-X", None], *Y[1:]]
+        )
+    first = model.n_iter_
+    assert model.fit(X, Y).n_iter_ <= first and CRF("owlqn", c1=0.1).fit(X, Y).status_ == "stationary point"
+
+
+# ---- given= ----
+
+GIVEN = [[None, "B-X", None], [{"O", "B-Y"}, None], [None, None, {"I-X", "I-Y"}, None], [], ["B-Y"]]
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Random weights on all pairs: no ties."""
+    found = CRF(constraints="BIO", all_possible_states=True, all_possible_transitions=True, max_iterations=1)
+    found.fit(X, [["B-X", "I-X", "O"], ["B-Y", "I-Y"], ["O"] * 4, [], ["O"]])
+    found.weights_[:] = np.random.default_rng(0).normal(scale=2.0, size=len(found.weights_))
+    return found
+
+
+def held_chains(model):
+    """(log_node, log_edge, edge_class) of each sequence, held to GIVEN."""
+    corpus = model.encoder_.transform(X)
+    chains = chains_of(corpus, model.features_, model.weights_, model.constraints_)
+    for (node, edge, classes), y in zip(chains, GIVEN, strict=True):
+        yield np.where(sets_of(model, y), node, -np.inf) if y else node, edge, classes
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("form", FORMS)
+def test_every_decoder_keeps_what_is_given(model, form):
+    found = model.predict(X, form, given=GIVEN)
+    for labels, chain in zip(found, held_chains(model), strict=True):
+        if labels:
+            _, (best, *others) = brute.best_paths(*chain)
+            assert labels == [model.classes_[y] for y in best] and not others
+    assert found != model.predict(X, form) and (form not in DECODERS or DECODERS[form])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("form", ("auto", *LOG_LOSS_FORMS))
+def test_marginals_given_what_is_known(model, form):
+    found = model.predict_marginals(X, form, given=GIVEN)
+    for rows, chain in zip(found, held_chains(model), strict=True):
+        if rows:
+            table = np.array([[row[name] for name in model.classes_] for row in rows])
+            np.testing.assert_allclose(table, brute.node_marginals(*chain), rtol=1e-9, atol=1e-12)
+    assert [row["B-X"] for row in found[0]][1] == pytest.approx(1.0, rel=1e-12)
+
+
+def test_nothing_given_is_predict(model):
+    nothing = [[None] * len(x) for x in X]
+    assert model.predict(X, given=nothing) == model.predict(X)
+    for a, b in itertools.zip_longest(
+        model.predict_marginals_array(X, given=nothing), model.predict_marginals_array(X)
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ([[None]], "given: X has 5 sequences but y has 1"),
+        ([["Z", None, None], *GIVEN[1:]], "given: sequence 0, token 0: label 'Z' was not seen in training"),
+        ([[{"Z"}, None, None], *GIVEN[1:]], "given: sequence 0, token 0: label 'Z' of a set was not seen in"),
+        (
+            [[None, set(), None], *GIVEN[1:]],
+            "given: sequence 0, token 1: expected some labels in a set, got an",
+        ),
+        ([["O", "I-X", None], *GIVEN[1:]], "given: sequence 0, token 1: 'I-X' may not follow 'O'"),
+        (
+            [["O", {"I-X", "I-Y"}, None], *GIVEN[1:]],
+            "given: sequence 0, token 1: up to here no labelling is left",
+        ),
+        (3, "given: expected a list of sequences, got 3"),
+    ],
+)
+def test_hostile_given(model, given, said):
+    for ask in (model.predict, model.predict_marginals):
+        with pytest.raises((TypeError, ValueError), match=said):
+            ask(X, given=given)
