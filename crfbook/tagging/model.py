@@ -8,7 +8,6 @@ goes the way of a corpus (`chain.inference`), whose errors name the place.
 
 import sys
 import threading
-import time
 from array import array
 from functools import partial
 from itertools import repeat
@@ -27,7 +26,9 @@ from crfbook.encoding.templates import EXTRACTORS, make_extractor
 MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
 MOST_TOKENS = 400  # of more tokens, too
 MOST_ATTRIBUTES = 1 << 13  # of a sentence: duplicates among those of a token are looked for in pairs
-NUMPY_SECONDS = 0.4  # of tagging by NumPy: what loading the kernels costs
+# tokens that NumPy tags before kernels are loaded: about as long as loading takes, 0.4 s, at 15 us a token and
+# 3 ns a pair of labels; counted, not timed: who runs a program twice gets the same bits
+NUMPY_TOKENS, PAIRS_OF_TOKEN = 25_000, 5000
 MOST_RANKS = 64  # of k best labellings by lists, whose time grows with k
 LARGEST = 1e5  # nats, as LARGEST_TERM of kernels.py
 MAX_SPREAD, SMALLEST_MASS = 300.0, 1e-150  # as in chain/forward_backward.py
@@ -64,7 +65,7 @@ class SentenceModel:
         self._limits = np.vstack([self.bounds.start, self.bounds.end, self.bounds.label_sets])
         self._lists = features.node_ptr, features.node_label
         self._edge_w = w[features.n_node :]  # a view
-        self._seconds, self._of_template = 0.0, encoder.attributes.kind == "template"
+        self._by_now, self._of_template = 0.0, encoder.attributes.kind == "template"
         if self._of_template:
             self._local = _Reader(partial(TemplateReader, encoder, label_sets))
         else:
@@ -179,10 +180,9 @@ class SentenceModel:
         return Transitions(weights, table, psi, edge, flat([table.ravel(), limits]), sums)
 
     def _by_numpy(self, recursion, read, tables):
-        start = time.perf_counter()
         found = recursion(self.scores(read), tables)
-        self._seconds += time.perf_counter() - start
-        if self._may_load and self._seconds > NUMPY_SECONDS:
+        self._by_now += read[0] * (1.0 + len(self.labels) ** 2 / PAIRS_OF_TOKEN)
+        if self._may_load and self._by_now > NUMPY_TOKENS:
             self.load()
         return found
 

@@ -62,7 +62,7 @@ class Tagger:
     source : path of a file that `CRF.save`, a `Trainer` or CRFsuite wrote; a fitted `CRF`, whose weights are
         copied; None: `open` follows.
     kernels : True: compiled from the start. False: NumPy alone. None: compiled where numba is loaded and the
-        kernels are on disk, and once tagging has taken as long as loading them does (0.4 s).
+        kernels are on disk, and after 25,000 tokens (fewer where labels are many): as long as loading takes.
     trust : see `CRF.load`.
 
     A sentence is a list of tokens, one element of X of `CRF.predict`: an attribute dict or a list of strings

@@ -36,7 +36,7 @@ class Arm(NamedTuple):
     grid: list
 
 
-_SIZES = 0.008, 0.03, 0.125, 0.5, 2.0  # of penalties
+_SIZES = 0.008, 0.03, 0.125, 0.5, 2.0, 8.0  # of penalties
 _L2, _L1 = cells(c2=_SIZES), cells(c1=_SIZES)
 ARMS = {
     "L-BFGS": Arm({"algorithm": "lbfgs"}, _L2),
@@ -50,10 +50,10 @@ ARMS = {
     "exp loss": Arm({"loss": "exp"}, _L2),
     "pointwise log loss": Arm({"loss": "pointwise-log"}, _L2),
     "pointwise exp loss": Arm({"loss": "pointwise-exp"}, _L2),
-    "perceptron": Arm({"algorithm": "perceptron"}, cells(max_iterations=(5, 15, 50, 150))),
-    "PA": Arm({"algorithm": "pa"}, cells(c=(0.001, 1.0), max_iterations=(10, 50))),
+    "perceptron": Arm({"algorithm": "perceptron"}, cells(max_iterations=(5, 15, 30, 50, 100, 150))),
+    "PA": Arm({"algorithm": "pa"}, cells(c=(0.001, 0.03, 1.0), max_iterations=(10, 50))),
     "AROW": Arm({"algorithm": "arow"}, cells(gamma=(10.0, 100.0, 1000.0), max_iterations=(10, 50))),
-    "boosting": Arm({"algorithm": "boosting"}, cells(max_iterations=(300, 1000, 3000, 10_000))),
+    "boosting": Arm({"algorithm": "boosting"}, cells(max_iterations=(100, 300, 1000, 3000, 10_000, 30_000))),
 }
 BASE = "L-BFGS"  # of the paired tests
 

@@ -45,7 +45,7 @@ def test_the_examples_print_what_is_shown(tmp_path):
     """Those of README and its guide: on the twin, in a folder of their own, all in one program."""
     text = readme() + guide("USING")
     pairs = re.findall(r"```python\n(.*?)```\s+prints[^`]*```text\n(.*?)```", text, re.S)
-    assert len(pairs) == text.count("```python") == 6
+    assert len(pairs) == text.count("```python") == 7
     assert sum(bool(line.strip()) for line in pairs[0][0].splitlines()) <= 10
     environment = {k: v for k, v in os.environ.items() if k != "CRFBOOK_MIRROR"} | {
         "CRFBOOK_DATA": str(tmp_path)

@@ -203,7 +203,7 @@ def test_impossible_labellings_of_an_hmm():
 
 def test_an_unknown_form_is_answered_with_the_list(crf, directed):
     with pytest.raises(
-        ValueError, match="^form: expected one of 'auto', 'dense', .*'beam', got 'viterbi'$"
+        ValueError, match="^form: expected one of 'auto', 'dense', .*'posterior', got 'viterbi'$"
     ) as e:
         crf.predict(X, form="viterbi")
     assert all(repr(form) in str(e.value) for form in FORMS)

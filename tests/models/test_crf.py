@@ -440,7 +440,8 @@ def test_saved_model_is_the_same_model(tmp_path, smooth):
         assert again.predict(data) == crf.predict(data)
         assert np.array_equal(again.weights_, crf.weights_) and again.classes_ == crf.classes_
         assert again.state_features_ == crf.state_features_ and again.edge_features_ == crf.edge_features_
-        assert again.predict_marginals(data) == crf.predict_marginals(data)
+        for p, q in zip(again.predict_marginals_array(data), crf.predict_marginals_array(data), strict=True):
+            assert np.allclose(p, q, rtol=0, atol=1e-12)  # the one may have loaded kernels, the other not
         assert again.history_.equals(crf.history_) and again.objective_ == crf.objective_
         assert (again.c1, again.c2, again.status_, again.n_iter_) == (
             crf.c1,
@@ -467,12 +468,13 @@ def test_integer_labels_survive_saving(tmp_path):
 
 
 def test_one_model_many_threads(tutorial):
-    expected = tutorial.predict(X), tutorial.predict_marginals(X)
+    expected, p = tutorial.predict(X), np.concatenate(tutorial.predict_marginals_array(X))
     results = []
 
-    def work():
+    def work():  # kernels may come in between: they agree with NumPy but for rounding
         for _ in range(5):
-            results.append((tutorial.predict(X), tutorial.predict_marginals(X)) == expected)
+            close = np.allclose(np.concatenate(tutorial.predict_marginals_array(X)), p, rtol=0, atol=1e-12)
+            results.append(close and tutorial.predict(X) == expected)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("on_twins")
 
 
 def test_every_arm_has_one_budget():
-    assert {len(arm.grid) for arm in ARMS.values()} == {4}
+    assert {len(arm.grid) for arm in ARMS.values()} == {6}
     assert {problem(name, arm.grid[0])[0] for name, arm in ARMS.items()} == {*LOSSES, None}
     assert problem("SBCD", {"c1": 0.5}) == ("log", 0.5, 0.0) and problem("boosting", {})[0] == "exp"
     assert grid_of("PA")["c = 1, max_iterations = 50"] == {"c": 1.0, "max_iterations": 50}
@@ -62,7 +62,7 @@ def test_the_three_records(monkeypatch, tmp_path):
     arms = "L-BFGS", "OWL-QN", "perceptron"
     paths = run("algorithms-chunking", folder=tmp_path, arms=arms, processes=2, n_sentences=40)
     tuning, curves, table = (read_record(path)[1] for path in paths)
-    assert [row["arm"] for row in tuning] == [arm for arm in arms for _ in range(4)]
+    assert [row["arm"] for row in tuning] == [arm for arm in arms for _ in range(6)]
     ends = [(row["process"], row["arm"]) for row in curves if row["status"]]
     assert ends == [(process, arm) for process in "01" for arm in arms]  # in turn
     assert {row["p"] == "" for row in curves if row["arm"] == "L-BFGS" or not row["status"]} == {True}

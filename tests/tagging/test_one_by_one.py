@@ -49,7 +49,7 @@ def way(request, monkeypatch):
     """The one of the two ways that is not asked for cannot be taken."""
     monkeypatch.setattr(tagging, "_at_hand", lambda: request.param == "kernels")
     if request.param == "numpy":
-        monkeypatch.setattr(tagging, "NUMPY_SECONDS", np.inf)
+        monkeypatch.setattr(tagging, "NUMPY_TOKENS", np.inf)
     return request.param
 
 

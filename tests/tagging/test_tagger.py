@@ -99,7 +99,7 @@ def test_kernels_come_once_they_pay(model, monkeypatch):
     monkeypatch.setattr(tagging, "_at_hand", lambda: False)
     tagger = Tagger(model)
     assert tagger._model._sentences._kernels is None
-    monkeypatch.setattr(tagging, "NUMPY_SECONDS", 0.0)
+    monkeypatch.setattr(tagging, "NUMPY_TOKENS", 0)
     labels = [tagger.tag(x) for x in X]
     assert tagger._model._sentences._kernels is not None and labels == tagger.tag_many(X) == model.predict(X)
     never = Tagger(model, kernels=False)
