@@ -26,7 +26,7 @@ from crfbook.encoding.templates import EXTRACTORS, make_extractor
 MOST_LABELS = 400  # of more labels few pairs have a weight: forms for corpora are faster
 MOST_TOKENS = 400  # of more tokens, too
 MOST_ATTRIBUTES = 1 << 13  # of a sentence: duplicates among those of a token are looked for in pairs
-# tokens that NumPy tags before kernels are loaded: about as long as loading takes, 0.4 s, at 15 us a token and
+# tokens that NumPy tags before kernels are loaded: as long as loading takes (0.4 s), at 15 us a token and
 # 3 ns a pair of labels; counted, not timed: who runs a program twice gets the same bits
 NUMPY_TOKENS, PAIRS_OF_TOKEN = 25_000, 5000
 MOST_RANKS = 64  # of k best labellings by lists, whose time grows with k
