@@ -138,6 +138,7 @@ def test_a_temperature_undoes_a_scale_of_the_weights():
     for scale in (0.2, 5.0):
         model.weights_ = scale * w
         before = model.predict(X)
+        del model.temperature_
         model.calibrate(X, y)
         assert model.temperature_ == pytest.approx(scale, rel=1e-6) and model.predict(X) == before
         np.testing.assert_allclose(model.weights_, w, rtol=1e-6)
@@ -160,8 +161,46 @@ def test_what_sets_no_temperature(tmp_path):
         model.calibrate(X, [["Z"] * len(labels) for labels in y])
     model.calibrate(X, y).save(tmp_path / "m")
     assert np.array_equal(CRF.load(tmp_path / "m").weights_, model.weights_)
+    with pytest.raises(ValueError, match="temperature, but there is no token"):
+        model.calibrate([[]], [[]])
     model.weights_ = np.zeros_like(model.weights_)
-    assert model.calibrate(X, y).temperature_ == 1.0
+    with pytest.raises(ValueError, match="temperature, but every labelling is the best one"):
+        model.calibrate(X, y)
+
+
+def two_words(scale=1.0):
+    """P scores `scale` at 'a', Q at 'b', all else 0."""
+    model = CRF(max_iterations=0, all_possible_states=True, all_possible_transitions=True)
+    model.fit([[["a"], ["b"]]], [["P", "Q"]])
+    model.weights_ = scale * np.array([1, 0, 0, 1, 0, 0, 0, 0.0])
+    return model
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-6, 1.0, 40.0, 1e8])
+def test_temperatures_know_no_unit_and_ties_are_the_best(size):
+    X, y = [[["a"]]] * 3 + [[["b"]]], [["P"]] * 4
+    model = two_words(size).calibrate(X, y)
+    assert model.temperature_ == pytest.approx(size / np.log(3), rel=1e-6)
+    weighted = two_words(size).calibrate(X, y, sample_weight=[1, 2, 2, 1])  # five against one
+    assert weighted.temperature_ == pytest.approx(size / np.log(5), rel=1e-6)
+    for text in ([[["a"]], [["zzz"]]], [[["zzz"]]]):
+        with pytest.raises(ValueError, match="temperature, but every labelling is the best one"):
+            two_words(size).calibrate(text, [["P"]] * len(text))
+    with pytest.raises(ValueError, match="temperature, but the scores do not tell them apart"):
+        two_words(size).calibrate([[["a"]], [["b"]]], [["P"], ["P"]])
+
+
+def test_temperatures_multiply_until_training():
+    X, y = [[["a"]]] * 3 + [[["b"]]], [["P"]] * 4
+    model = two_words(6.0).calibrate(X, y)
+    assert model._learner[1] is None
+    model.calibrate(X, y)
+    assert model.temperature_ == pytest.approx(6.0 / np.log(3), rel=1e-6)
+    assert not hasattr(model.fit(X, y), "temperature_")
+    strict = CRF(constraints="BIO").fit(X, [["O"]] * 3 + [["B-X"]])
+    with pytest.raises(ValueError, match="calibrate: sequence 0, token 0: 'I-X' may not start a sequence"):
+        CRF(constraints="BIO").fit([[["a"], ["b"]]], [["B-X", "I-X"]]).calibrate(X[:1], [["I-X"]])
+    assert np.isfinite(strict.calibrate(X, [["O"], ["O"], ["O"], ["O"]]).temperature_)
 
 
 def test_a_tag_dictionary_gives_way_to_held_out_labels():
