@@ -14,8 +14,7 @@ from crfbook._checks import shown, unexpected
 from crfbook.data.constraints import Constraints, check_constraints, check_label_set, violations
 from crfbook.data.corpus import offsets, ragged_index
 from crfbook.data.vocabulary import UnknownLabelError
-
-SETS = set, frozenset
+from crfbook.evaluation.schemes import SETS
 
 
 class Partial(NamedTuple):

@@ -7,6 +7,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, is_number, one_of, pointers, shown
+from crfbook.evaluation.schemes import SETS, a_set
 
 Labels = Iterable[Sequence[Hashable]]  # one sequence of labels for each sentence
 
@@ -115,8 +116,11 @@ def number_labels(labels, n, seq_ptr):
         raise _bad_label(labels, seq_ptr, error) from None
     plain = [_plain(label) for label in found]
     missing = [number for number, label in enumerate(plain) if (label != label) is not False]  # as pandas.NA
+    missing += [number for number, label in enumerate(plain) if isinstance(label, SETS)]
     for number in missing:
         place = where(int(np.argmax(numbers == number)), seq_ptr)
+        if isinstance(plain[number], SETS):
+            raise a_set(place, plain[number])
         raise ValueError(f"{place}: the label is {shown(plain[number])}, a missing value")
     if len(found) > 1:
         _ask_about_padding(plain, lambda number: where(int(np.argmax(numbers == number)), seq_ptr))
@@ -160,9 +164,11 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
         ids = look_up(table, labels, n)
     except TypeError as error:
         raise _bad_label(labels, seq_ptr, error) from None
-    if unknown == "raise" and n and ids.min() < 0:
+    if n and ids.min() < 0:
         for position in np.flatnonzero(ids < 0).tolist():
-            if labels[position] is not None:
+            if isinstance(labels[position], SETS):
+                raise a_set(where(position, seq_ptr), labels[position])
+            if unknown == "raise" and labels[position] is not None:
                 known = ", ".join(map(repr, alphabet[:10])) + (", ..." if len(alphabet) > 10 else "")
                 raise UnknownLabelError(
                     f"{where(position, seq_ptr)}: label {shown(labels[position])} was not seen in training; "
@@ -181,6 +187,8 @@ def _bad_label(labels, seq_ptr, error):
             hash(label)
         except TypeError:
             place = where(position, seq_ptr)
+            if isinstance(label, SETS):
+                return a_set(place, label)
             return TypeError(
                 f"{place}: a label must be hashable (string, integer, tuple), got {shown(label)}"
             )

@@ -22,7 +22,7 @@ from .metrics import (
     readable,
     resample,
 )
-from .schemes import chunk_lists, reading_of
+from .schemes import chunk_lists, reading_of, refuse_sets
 
 
 class Reliability(NamedTuple):
@@ -62,6 +62,7 @@ def reliability(
         got = f"{n_bins!r:.20}, {n_samples!r:.20} and {level!r:.20}"
         raise ValueError(f"expected n_bins >= 1, n_samples >= 1 and 0 < level < 1, got {got}")
     gold, predicted = ([list(row) for row in rows] for rows in (gold, predicted))
+    refuse_sets(gold)
     outcomes = _of_tokens(gold, predicted) if of == "tokens" else _of_spans(gold, predicted, scheme)
     if not outcomes:
         raise ValueError(f"expected some predicted {of} with a gold label, got none")

@@ -23,9 +23,10 @@ from crfbook.chain.packing import forecast
 from crfbook.chain.sparse.choice import FormChooser
 from crfbook.data.columns import Data
 from crfbook.data.constraints import describe_violations, violations
+from crfbook.data.corpus import Corpus
 from crfbook.data.features import find, from_keys
 from crfbook.data.partial import Partial
-from crfbook.data.vocabulary import Labels, UnknownLabelError
+from crfbook.data.vocabulary import Labels, UnknownLabelError, flat_labels
 from crfbook.encoding.tag_dictionary import free_blocked, hold_freed
 from crfbook.models.inputs import known_corpus, listed, require_labels, restricted, training_set, weighted
 from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings, thread_count
@@ -63,8 +64,9 @@ def state_table(algorithm, n_features):
 def dev_accuracy(ready, settings, X_dev, y_dev):
     """Score for a `Monitor`: token accuracy (weights -> float) on held-out sequences; None without X_dev.
 
-    ready : `TrainingSet`. Labels that it does not know count as errors. Raises ValueError without any token,
-    and for X_dev, y_dev or a patience that lack what they need.
+    ready : `TrainingSet`. Labels that it does not know count as errors, None not at all. Raises ValueError
+    without any token that counts, for a set of labels, and for X_dev, y_dev or a patience that lack
+    what they need.
     """
     if X_dev is None:
         if y_dev is not None or settings.patience is not None:
@@ -74,15 +76,19 @@ def dev_accuracy(ready, settings, X_dev, y_dev):
     if y_dev is None and getattr(X_dev, "labels", None) is None:
         hint = "sample_weight goes by keyword"
         raise ValueError(f"fit: X_dev was given without its labels y_dev ({hint}), {shown(X_dev)}")
+    X_dev, y_dev = listed(X_dev, "X_dev"), listed(y_dev, "y_dev")
     corpus = known_corpus(ready.encoder, X_dev, y_dev, "mark", ready.label_sets)
     corpus = free_blocked(corpus, ready.constraints)
-    if corpus.n_tokens == 0:
-        raise ValueError("X_dev: expected at least one token, got none")
+    flat = X_dev.labels if y_dev is None else flat_labels(y_dev, corpus.seq_ptr, may_be_flat=True)
+    ids = isinstance(X_dev, Corpus)  # of which -1 is none
+    known = np.array([not (label is None or (ids and label == -1)) for label in flat], bool)
+    if not known.any():
+        raise ValueError("X_dev: expected at least one token with a label, got none")
 
     def accuracy(w):
         at = (w.features, w.w) if hasattr(w, "features") else (ready.features, w)
         path = inference.decode(corpus, *at, ready.constraints, settings.n_threads)
-        return float(np.mean(path == corpus.labels))
+        return float(np.mean((path == corpus.labels)[known]))
 
     return accuracy
 

@@ -18,6 +18,7 @@ from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.given_attributes import is_columns
 from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary, hold_freed
 from crfbook.evaluation import SCHEMES
+from crfbook.evaluation.schemes import refuse_sets
 from crfbook.models.parameters import ALGORITHMS
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
@@ -464,6 +465,7 @@ def _checked(corpus, y):
     corpus = make_corpus(**corpus._asdict())
     if y is None:
         return corpus
+    refuse_sets(y)
     same_lengths(corpus.lengths, [len(labels) for labels in y])
     flat = [-1 if label is None else label for labels in y for label in labels]
     return make_corpus(**corpus._replace(labels=np.array(flat) if flat else None)._asdict())

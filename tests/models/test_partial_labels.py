@@ -248,3 +248,52 @@ def test_hostile_given(model, given, said):
     for ask in (model.predict, model.predict_marginals):
         with pytest.raises((TypeError, ValueError), match=said):
             ask(X, given=given)
+
+
+@pytest.mark.parametrize("one", [{"O", "B-X"}, {"O"}, frozenset({"O"})])
+def test_sets_are_refused_where_one_label_is_expected(one):
+    from crfbook import DCRF
+    from crfbook.evaluation import abstention, chunk_score, confusion, reliability, token_accuracy
+    from crfbook.models.path import regularization_path
+
+    gold = [FULL[0], ["O", one], *FULL[2:]]
+    columns = TokenColumns(
+        {"word": list("abcdefghij")}, [0, 3, 5, 9, 9, 10], [y for row in gold for y in row]
+    )
+    model, perceptron = CRF().fit(X, FULL), CRF("perceptron", max_iterations=1).fit(X, FULL)
+    p = model.predict_marginals(X)
+    for ask in (
+        lambda: model.score(X, gold),
+        lambda: model.log_proba(X, gold),
+        lambda: model.calibrate(X, gold),
+        lambda: perceptron.partial_fit(X, gold),
+        lambda: CRF().fit(X, FULL, X_dev=X, y_dev=gold),
+        lambda: CRF(template="U:%x[0,0]").fit(X, FULL).log_proba(columns),
+        lambda: DCRF().fit(X, [[(y, y) for y in row] for row in gold]),
+        lambda: regularization_path(CRF(c2=0), X, FULL, X_dev=X, y_dev=gold, strengths=[1], scoring="f1"),
+        lambda: regularization_path(CRF(c2=0), X, gold, cv=[([0, 2], [0, 1])], strengths=[1], scoring="f1"),
+        lambda: token_accuracy(gold, FULL),
+        lambda: chunk_score(gold, FULL),
+        lambda: confusion(gold, FULL),
+        lambda: abstention(gold, FULL, [0.0] * 5),
+        lambda: reliability(gold, p),
+        lambda: reliability(gold, [[]] * 5, "spans"),
+    ):
+        said = "sequence 1, token 1: expected one label, got .* as a set; `fit` and given= alone take sets"
+        with pytest.raises(ValueError, match=said):
+            ask()
+    path = regularization_path(CRF(c2=0), X, gold, strengths=[1.0], X_dev=X, y_dev=FULL, scoring="f1")
+    assert len(path.models) == 1
+
+
+def test_dev_accuracy_leaves_out_what_is_not_known():
+    y_dev = [[None, "O", None], [None, "Z"], *FULL[2:]]
+    for given in (y_dev, iter(y_dev)):
+        model = CRF(c2=0.5, max_iterations=3).fit(X, FULL, X_dev=X, y_dev=given)
+        assert model.history_["dev_accuracy"].iloc[-1] == pytest.approx(model.score(X, y_dev))
+    corpus = make_corpus([0, 2, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, 1, 1])
+    dev = corpus._replace(labels=np.array([0, -1, 1], np.int32))
+    model = CRF(c2=0.5, max_iterations=3).fit(corpus, X_dev=dev)
+    assert model.history_["dev_accuracy"].iloc[-1] == pytest.approx(model.score(dev))
+    with pytest.raises(ValueError, match="X_dev: expected at least one token with a label, got none"):
+        CRF().fit(X, FULL, X_dev=X[:1], y_dev=[[None] * 3])
