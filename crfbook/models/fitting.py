@@ -80,8 +80,8 @@ def dev_accuracy(ready, settings, X_dev, y_dev):
     corpus = known_corpus(ready.encoder, X_dev, y_dev, "mark", ready.label_sets)
     corpus = free_blocked(corpus, ready.constraints)
     flat = X_dev.labels if y_dev is None else flat_labels(y_dev, corpus.seq_ptr, may_be_flat=True)
-    ids = isinstance(X_dev, Corpus)  # of which -1 is none
-    known = np.array([not (label is None or (ids and label == -1)) for label in flat], bool)
+    # of a Corpus -1 is none
+    known = np.array([y is not None and not (isinstance(X_dev, Corpus) and y == -1) for y in flat], bool)
     if not known.any():
         raise ValueError("X_dev: expected at least one token with a label, got none")
 

@@ -28,6 +28,7 @@ from sklearn.base import clone
 
 from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
+from crfbook.chain.partial import partial_objective
 from crfbook.data.columns import Data
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
@@ -192,7 +193,10 @@ class _Problem:
         corpus, features, constraints = self.ready.corpus, self.ready.features, self.ready.constraints
         if self.settings.virtual:
             return largest_c1(corpus, sizes=features.sizes, constraints=constraints)
-        objective = Objective(corpus, features, constraints=constraints)
+        held = () if self.ready.held is None else (self.ready.held,)
+        objective = (partial_objective if held else Objective)(
+            corpus, *held, features, constraints=constraints
+        )
         return float(np.abs(objective(np.zeros(features.n_features))[1]).max(initial=0.0))
 
     def solve(self, strengths, jobs, part):
