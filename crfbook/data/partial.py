@@ -65,11 +65,7 @@ def split_sets(y):
     """
     rows, found, first = [], [], 0
     for row in y:
-        if (
-            hasattr(row, "__len__")
-            and not isinstance(row, (str, *SETS))
-            and any(isinstance(label, SETS) for label in row)
-        ):
+        if hasattr(row, "__len__") and any(isinstance(label, SETS) for label in row):
             found += [(first + t, label) for t, label in enumerate(row) if isinstance(label, SETS)]
             row = [None if isinstance(label, SETS) else label for label in row]
         rows.append(row)

@@ -177,7 +177,7 @@ def with_classes(encoder, corpus, classes, sets=()):
     the encoder is changed."""
     if classes is None and not sets:
         return corpus
-    classes = list(classes or ())
+    classes = [] if classes is None else list(classes)
     n_classes, tokens = len(classes), [token for token, labels in sets for _ in labels]
     classes += [label for _, labels in sets for label in labels]
     if isinstance(encoder, IntegerAlphabet):

@@ -194,9 +194,8 @@ class _Problem:
         if self.settings.virtual:
             return largest_c1(corpus, sizes=features.sizes, constraints=constraints)
         held = () if self.ready.held is None else (self.ready.held,)
-        objective = (partial_objective if held else Objective)(
-            corpus, *held, features, constraints=constraints
-        )
+        make = partial_objective if held else Objective
+        objective = make(corpus, *held, features, constraints=constraints)
         return float(np.abs(objective(np.zeros(features.n_features))[1]).max(initial=0.0))
 
     def solve(self, strengths, jobs, part):

@@ -317,7 +317,7 @@ def test_sets_of_numbers():
     with pytest.warns(UserWarning, match="sequence 0, token 2: the label '' is among others"):
         CRF(max_iterations=0).fit(X[:1], [["O", "O", {"B-X", ""}]])
     with pytest.raises(ValueError, match=r"classes\[1\]: the label 0 is among strings"):
-        CRF("perceptron").partial_fit(X[:1], FULL[:1], classes=["O", 0])
+        CRF("perceptron").partial_fit(X[:1], FULL[:1], classes=np.array(["O", 0], object))
 
 
 def test_rows_of_arrays_and_series_may_have_sets():
