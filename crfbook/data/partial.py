@@ -13,9 +13,9 @@ import numpy as np
 from crfbook._checks import shown, unexpected
 from crfbook.data.constraints import Constraints, check_constraints, check_label_set, violations
 from crfbook.data.corpus import offsets, ragged_index
-from crfbook.data.vocabulary import UnknownLabelError
-
-SETS = set, frozenset
+from crfbook.data.features import MOST_LABELS
+from crfbook.data.vocabulary import UnknownLabelError, plain_value
+from crfbook.evaluation.schemes import SETS
 
 
 class Partial(NamedTuple):
@@ -65,7 +65,7 @@ def split_sets(y):
     """
     rows, found, first = [], [], 0
     for row in y:
-        if isinstance(row, list | tuple) and any(isinstance(label, SETS) for label in row):
+        if hasattr(row, "__len__") and any(isinstance(label, SETS) for label in row):
             found += [(first + t, label) for t, label in enumerate(row) if isinstance(label, SETS)]
             row = [None if isinstance(label, SETS) else label for label in row]
         rows.append(row)
@@ -79,10 +79,11 @@ def check_sets(corpus, found, ids=False):
         if not labels:
             raise unexpected(corpus.place(token), "some labels in a set", "an empty one (None says nothing)")
         for label in labels:
-            if label is None or (label != label) is not False:
+            if label is None or ((plain := plain_value(label)) != plain) is not False:  # as pandas.NA
                 raise unexpected(corpus.place(token), "labels in a set", f"{shown(label)} in it")
-            if ids and (isinstance(label, bool) or not isinstance(label, int | np.integer) or label < 0):
-                raise unexpected(corpus.place(token), "label ids >= 0 in a set", shown(label))
+            if ids and not (type(plain) is int and 0 <= plain < MOST_LABELS):
+                wanted = f"label ids from 0 to {MOST_LABELS - 1:,} in a set"
+                raise unexpected(corpus.place(token), wanted, shown(label))
 
 
 def make_partial(corpus, found, alphabet):

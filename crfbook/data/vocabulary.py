@@ -7,6 +7,7 @@ from itertools import chain, pairwise, repeat
 import numpy as np
 
 from crfbook._checks import Stored, check_arrays, is_number, one_of, pointers, shown
+from crfbook.evaluation.schemes import SETS, a_set
 
 Labels = Iterable[Sequence[Hashable]]  # one sequence of labels for each sentence
 
@@ -101,25 +102,29 @@ def unpack_strings(arrays, name="", order=""):
     return strings
 
 
-def number_labels(labels, n, seq_ptr):
+def number_labels(labels, n, seq_ptr, place=None):
     """The label alphabet of n labels: (int32 (n,) ids, list of labels, id = place).
 
     Labels are sorted, so that ids do not depend on the order of the data. None means unknown and gets -1.
     NumPy's scalars become plain Python values. Raises ValueError or TypeError naming sequence and token, also
     for what looks like padding: a number <= 0 that is the only one among strings, -100 as the only negative
-    one. An empty string among others is warned of.
+    one. An empty string among others is warned of. place : the words for a position, if not by seq_ptr.
     """
+    place = place or (lambda position: where(position, seq_ptr))
     try:
         numbers, found = numbered(labels, n)
     except TypeError as error:
-        raise _bad_label(labels, seq_ptr, error) from None
-    plain = [_plain(label) for label in found]
-    missing = [number for number, label in enumerate(plain) if (label != label) is not False]  # as pandas.NA
-    for number in missing:
-        place = where(int(np.argmax(numbers == number)), seq_ptr)
-        raise ValueError(f"{place}: the label is {shown(plain[number])}, a missing value")
+        raise _bad_label(labels, place, error) from None
+    plain = [plain_value(label) for label in found]
+    for number, label in enumerate(plain):
+        if (label != label) is False and not isinstance(label, SETS):  # of pandas.NA it is not
+            continue
+        here = place(int(np.argmax(numbers == number)))
+        if isinstance(plain[number], SETS):
+            raise a_set(here, plain[number])
+        raise ValueError(f"{here}: the label is {shown(plain[number])}, a missing value")
     if len(found) > 1:
-        _ask_about_padding(plain, lambda number: where(int(np.argmax(numbers == number)), seq_ptr))
+        _ask_about_padding(plain, lambda number: place(int(np.argmax(numbers == number))))
     alphabet = label_alphabet({label for label in plain if label is not None})
     ids = {label: i for i, label in enumerate(alphabet)}
     table = np.array([ids.get(label, -1) for label in plain] or [-1], np.int32)
@@ -159,10 +164,12 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
     try:
         ids = look_up(table, labels, n)
     except TypeError as error:
-        raise _bad_label(labels, seq_ptr, error) from None
-    if unknown == "raise" and n and ids.min() < 0:
+        raise _bad_label(labels, lambda i: where(i, seq_ptr), error) from None
+    if n and ids.min() < 0:
         for position in np.flatnonzero(ids < 0).tolist():
-            if labels[position] is not None:
+            if isinstance(labels[position], SETS):
+                raise a_set(where(position, seq_ptr), labels[position])
+            if unknown == "raise" and labels[position] is not None:
                 known = ", ".join(map(repr, alphabet[:10])) + (", ..." if len(alphabet) > 10 else "")
                 raise UnknownLabelError(
                     f"{where(position, seq_ptr)}: label {shown(labels[position])} was not seen in training; "
@@ -171,18 +178,19 @@ def encode_labels(labels, n, alphabet, seq_ptr, unknown):
     return ids
 
 
-def _plain(label):
+def plain_value(label):
     return label.item() if isinstance(label, np.generic) else str(label) if isinstance(label, str) else label
 
 
-def _bad_label(labels, seq_ptr, error):
+def _bad_label(labels, place, error):
     for position, label in enumerate(labels):
         try:
             hash(label)
         except TypeError:
-            place = where(position, seq_ptr)
+            if isinstance(label, SETS):
+                return a_set(place(position), label)
             return TypeError(
-                f"{place}: a label must be hashable (string, integer, tuple), got {shown(label)}"
+                f"{place(position)}: a label must be hashable (string, integer, tuple), got {shown(label)}"
             )
     return error
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from crfbook._checks import Stored, check_arrays, check_fields, shown, unexpected, whole
 from crfbook.data.constraints import constraints_from
-from crfbook.data.partial import SETS, hold, lost_tokens
+from crfbook.data.partial import hold, lost_tokens
 from crfbook.data.vocabulary import numbered, pack_strings, unpack_strings
 from crfbook.encoding.template_attributes import as_columns, column_name
+from crfbook.evaluation.schemes import SETS
 
 MIN_COUNT = 5  # Ratnaparkhi's; Altun et al. do not state theirs
 

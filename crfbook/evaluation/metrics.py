@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .schemes import TAGS, Reading, chunk_lists, flatten, reading_of
+from .schemes import TAGS, Reading, chunk_lists, flatten, reading_of, refuse_sets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def unmasked(gold, *predicted):
     """Labellings without the tokens whose gold label is None, and without sequences of nothing else.
 
     Raises ValueError naming the place: sequences that differ in length; a predicted label of None where gold
-    has one; -100 as the only negative number among gold labels, which looks like padding.
+    has one; a set of labels; -100 as the only negative number among gold labels, which looks like padding.
     """
     for labels in predicted:
         check_lengths(gold, labels)
@@ -81,6 +81,7 @@ def unmasked(gold, *predicted):
         [row if isinstance(row, list | tuple | np.ndarray) else list(row) for row in labels]
         for labels in (gold, *predicted)
     )
+    refuse_sets(gold)
     places = [[t for t, label in enumerate(row) if label is not None] for row in gold]
     padded = {y for row in gold for y in row if isinstance(y, int | float | np.number) and y < 0} == {-100}
     for i, kept in enumerate(places):

@@ -8,6 +8,7 @@ others. Sources: Guo, Pleiss, Sun and Weinberger (2017), section 2; Geifman and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from .metrics import (
     readable,
     resample,
 )
-from .schemes import chunk_lists, reading_of
+from .schemes import chunk_lists, reading_of, refuse_sets
 
 
 class Reliability(NamedTuple):
@@ -49,8 +50,8 @@ def reliability(
         most probable label is the prediction. For "spans" what `predict_spans` gives, (type, start, stop,
         probability) each; one is right if gold has that chunk.
     of : "tokens" or "spans".
-    level, n_samples : of the bootstrap over sentences. It draws the ECE of a finite sample upwards: hold its
-        interval against `ece_calibrated`, not against 0.
+    level, n_samples : of the bootstrap over sentences; samples without a prediction are left out. It draws
+        the ECE of a finite sample upwards: hold its interval against `ece_calibrated`, not against 0.
     random_state : as in scikit-learn.
     scheme : of gold's labels, for spans: a name, "conlleval" or "auto".
 
@@ -58,10 +59,13 @@ def reliability(
     """
     if of not in ("tokens", "spans"):
         raise ValueError(f"of: expected 'tokens' or 'spans', got {of!r:.80}")
-    if not (isinstance(n_bins, int) and n_bins >= 1 and n_samples >= 1 and 0 < level < 1):
+    whole = all(isinstance(n, Integral) and type(n) is not bool and n >= 1 for n in (n_bins, n_samples))
+    if not (whole and n_bins <= 1000 and isinstance(level, Real) and 0 < level < 1):
         got = f"{n_bins!r:.20}, {n_samples!r:.20} and {level!r:.20}"
-        raise ValueError(f"expected n_bins >= 1, n_samples >= 1 and 0 < level < 1, got {got}")
-    gold, predicted = ([list(row) for row in rows] for rows in (gold, predicted))
+        wanted = "n_bins >= 1, n_samples >= 1 and 0 < level < 1 (whole numbers; at most 1,000 bins)"
+        raise ValueError(f"expected {wanted}, got {got}")
+    gold, predicted = _lists("gold", gold), _lists("predicted", predicted)
+    refuse_sets(gold)
     outcomes = _of_tokens(gold, predicted) if of == "tokens" else _of_spans(gold, predicted, scheme)
     if not outcomes:
         raise ValueError(f"expected some predicted {of} with a gold label, got none")
@@ -73,7 +77,9 @@ def reliability(
     sums = [np.bincount(cell, values, minlength=n_cells) for values in (np.ones(len(p)), p, right)]
     table = np.stack(sums, axis=1).reshape(len(gold), n_bins, 3)
     rng, total = generator(random_state), table.sum(axis=0)
-    drawn, ends = resample(table, n_samples, rng), [0.5 - level / 2, 0.5 + level / 2]
+    drawn = resample(table, n_samples, rng)
+    drawn = drawn[some] if (some := drawn[..., 0].any(axis=1)).any() else total[None]
+    ends = [0.5 - level / 2, 0.5 + level / 2]
     with np.errstate(invalid="ignore"):
         shares = drawn[..., 2] / drawn[..., 0]
     some = np.flatnonzero(total[:, 0])
@@ -91,6 +97,13 @@ def reliability(
     return Reliability(*means, low, high, size.astype(np.int64), ece, float(_ece(chance).mean()))
 
 
+def _lists(name, rows):
+    for i, row in enumerate(rows := list(rows)):
+        if not hasattr(row, "__iter__"):
+            raise ValueError(f"{name}, sequence {i}: expected a list, got {row!r:.80}")
+    return list(map(list, rows))
+
+
 def _ece(table):
     """Of sums (..., n_bins, 3): predictions, probabilities, right ones."""
     return np.abs(table[..., 2] - table[..., 1]).sum(axis=-1) / table[..., 0].sum(axis=-1)
@@ -102,7 +115,7 @@ def _of_tokens(gold, predicted):
     found = []
     for i, (labels, rows) in enumerate(zip(gold, predicted, strict=True)):
         for label, row in zip(labels, rows, strict=True):
-            if not (isinstance(row, dict) and row):
+            if not (isinstance(row, dict) and row and all(isinstance(p, Real) for p in row.values())):
                 raise ValueError(
                     f"sequence {i}: expected a dict {{label: probability}} a token, got {row!r:.80}"
                 )
@@ -116,16 +129,24 @@ def _of_spans(gold, predicted, scheme):
     """[(sentence, probability, right), ...]"""
     if len(gold) != len(predicted):
         raise ValueError(f"expected spans of {len(gold)} sequences, got those of {len(predicted)}")
-    read, found = reading_of(gold, scheme), []
+    read, found, numbers = reading_of(gold, scheme), [], (Integral, Integral, Real)
     known = [["O" if label is None else label for label in labels] for labels in gold]
     for i, (labels, chunks, spans) in enumerate(zip(gold, chunk_lists(known, read), predicted, strict=True)):
         for span in spans:
-            if not (isinstance(span, tuple) and len(span) == 4 and 0 <= span[1] < span[2] <= len(labels)):
+            four = isinstance(span, tuple) and len(span) == 4 and all(map(isinstance, span[1:], numbers))
+            if not (four and 0 <= span[1] < span[2] <= len(labels)):
                 raise ValueError(f"sequence {i}: expected (type, start, stop, probability), got {span!r:.80}")
             kind, start, stop, p = span
             if None not in labels[max(start - 1, 0) : stop + 1]:  # beside it, the chunk may go on
                 found.append((i, p, (kind, start, stop) in chunks))
     return found
+
+
+def _numbers(name, values):
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: expected numbers, got {values!r:.80}") from None
 
 
 class Abstention(NamedTuple):
@@ -147,8 +168,9 @@ def abstention(
     shares : numbers in [0, 1): of S sentences the whole part of share * S is left to a person. None: 0, 0.05,
         0.1 to 0.95.
     """
-    rate, order = metric_function(metric), np.asarray(confidence, np.float64)
-    share = np.asarray(np.arange(20) / 20 if shares is None else shares, np.float64)
+    rate, gold, predicted = metric_function(metric), list(gold), list(predicted)
+    shares = np.arange(20) / 20 if shares is None else shares
+    order, share = _numbers("confidence", confidence), _numbers("shares", shares)
     if order.shape != (len(gold),) or np.isnan(order).any():
         raise ValueError(
             f"confidence: expected a number for each of {len(gold)} sequences, got {confidence!r:.80}"

@@ -26,6 +26,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+SETS = set, frozenset  # of labels, one of which is right
+
+
+def a_set(place, label):
+    """The error of a set of labels where one label is expected."""
+    got = f"{sorted(label, key=repr)!r:.80} as a set"
+    return ValueError(f"{place}: expected one label, got {got}; `fit` and given= alone take sets of labels")
+
+
+def refuse_sets(rows, name=""):
+    """Raise ValueError naming the first token of sequences of labels that has a set of them."""
+    for i, row in enumerate(rows):
+        for t, label in enumerate(row):
+            if isinstance(label, SETS):
+                raise a_set(f"{name}sequence {i}, token {t}", label)
+
+
 TAGS = {tag: code for code, tag in enumerate(["O", "B", "I", "E", ".", "[", "]", "S"])}
 _O, _B, _I, _E, _DOT, _OPEN, _CLOSE, _S = range(8)
 Chunk = tuple[str, int, int]  # type, first token, token after the last one

@@ -301,6 +301,7 @@ class CRF(OneByOne, Uncertain, Calibrated, Stream, WeightNames, SavedCRF, FromCR
         self.weights_, self.objective_, self.status_ = result.w, result.objective, result.status
         self.n_iter_, self.n_dropped_ = result.n_iter, ready.n_dropped
         self._history, self._learner, self._n_seen = history, (algorithm, result.state), n_seen
+        self.__dict__.pop("temperature_", None)  # of earlier weights
 
     def sparsify(self, threshold: float = 0.0) -> Self:
         """Keep only the weights with |w| > threshold: a smaller model, the same one if threshold is 0.

@@ -22,9 +22,11 @@ from crfbook.chain.objective import Objective
 from crfbook.chain.packing import forecast
 from crfbook.chain.sparse.choice import FormChooser
 from crfbook.data.columns import Data
+from crfbook.data.constraints import describe_violations, violations
+from crfbook.data.corpus import Corpus
 from crfbook.data.features import find, from_keys
 from crfbook.data.partial import Partial
-from crfbook.data.vocabulary import Labels, UnknownLabelError
+from crfbook.data.vocabulary import Labels, UnknownLabelError, flat_labels
 from crfbook.encoding.tag_dictionary import free_blocked, hold_freed
 from crfbook.models.inputs import known_corpus, listed, require_labels, restricted, training_set, weighted
 from crfbook.models.parameters import ALGORITHMS, NONE, PARAMETERS, check_settings, thread_count
@@ -62,8 +64,9 @@ def state_table(algorithm, n_features):
 def dev_accuracy(ready, settings, X_dev, y_dev):
     """Score for a `Monitor`: token accuracy (weights -> float) on held-out sequences; None without X_dev.
 
-    ready : `TrainingSet`. Labels that it does not know count as errors. Raises ValueError without any token,
-    and for X_dev, y_dev or a patience that lack what they need.
+    ready : `TrainingSet`. Labels that it does not know count as errors, None not at all. Raises ValueError
+    without any token that counts, for a set of labels, and for X_dev, y_dev or a patience that lack
+    what they need.
     """
     if X_dev is None:
         if y_dev is not None or settings.patience is not None:
@@ -73,15 +76,19 @@ def dev_accuracy(ready, settings, X_dev, y_dev):
     if y_dev is None and getattr(X_dev, "labels", None) is None:
         hint = "sample_weight goes by keyword"
         raise ValueError(f"fit: X_dev was given without its labels y_dev ({hint}), {shown(X_dev)}")
+    X_dev, y_dev = listed(X_dev, "X_dev"), listed(y_dev, "y_dev")
     corpus = known_corpus(ready.encoder, X_dev, y_dev, "mark", ready.label_sets)
     corpus = free_blocked(corpus, ready.constraints)
-    if corpus.n_tokens == 0:
-        raise ValueError("X_dev: expected at least one token, got none")
+    flat = X_dev.labels if y_dev is None else flat_labels(y_dev, corpus.seq_ptr, may_be_flat=True)
+    # of a Corpus -1 is none
+    known = np.array([y is not None and not (isinstance(X_dev, Corpus) and y == -1) for y in flat], bool)
+    if not known.any():
+        raise ValueError("X_dev: expected at least one token with a label, got none")
 
     def accuracy(w):
         at = (w.features, w.w) if hasattr(w, "features") else (ready.features, w)
         path = inference.decode(corpus, *at, ready.constraints, settings.n_threads)
-        return float(np.mean(path == corpus.labels))
+        return float(np.mean((path == corpus.labels)[known]))
 
     return accuracy
 
@@ -313,7 +320,7 @@ def _positions(old_names, new_names):
     return np.array([where.get(name, -1) for name in old_names], dtype=np.int64)
 
 
-MOST_SCALE = 2.0**20  # by which `calibrate` multiplies weights at most
+SLACK = 1e-12  # of the largest score: scores that close are one score to `calibrate`
 
 
 class Calibrated(Fitted):
@@ -325,40 +332,48 @@ class Calibrated(Fitted):
         """Divide all weights by the temperature that makes held-out labels most probable: `temperature_`.
 
         Above 1 the model was too sure. Probabilities change, the best labelling does not; `save` keeps the
-        new weights. One number is fitted: some hundred labelled sentences that `fit` has not seen will do.
-        The log-likelihood is concave in 1 / temperature: there is one best. Changes the model; returns self.
+        new weights, not temperature_. That is the product of all temperatures since the last training.
+        One number is fitted: some hundred labelled sentences that `fit` has not seen will do. The
+        log-likelihood is concave in 1 / temperature: there is one best. Changes the model; returns self.
         `model.calibrate(X_dev, y_dev).predict_spans(X)`; `evaluation.reliability` shows the difference.
 
-        Raises ValueError as `log_proba` does, for labels that the constraints forbid, and where there is no
-        temperature: every held-out labelling is the best one, or the scores say less than nothing.
+        Raises ValueError for a label that the model does not know or that the constraints forbid, naming it
+        and its place (a tag dictionary gives way), and where there is no temperature: no held-out token,
+        every held-out labelling has the best score, or the scores say nothing of them.
         Source: Guo, Pleiss, Sun and Weinberger (2017), section 4.2.
         """
         check_is_fitted(self, "weights_")
         corpus = require_labels(known_corpus(self.encoder_, X, y, "raise", self.label_sets_))
-        corpus, w = weighted(corpus, sample_weight), self.weights_
+        corpus, w, constraints = weighted(corpus, sample_weight), self.weights_, self.constraints_
         known = Partial(corpus.labels, np.eye(self.features_.n_labels, dtype=bool))
-        corpus, _ = hold_freed(corpus, self.constraints_, known, self.label_sets_)
-        given = {"constraints": self.constraints_, "n_threads": thread_count(self.n_jobs)}
-        objective = Objective(corpus, self.features_, **given)
+        corpus, _ = hold_freed(corpus, constraints, known, self.label_sets_)
+        if found := violations(corpus, constraints, self.encoder_.labels_):
+            raise ValueError(f"calibrate: {describe_violations(found)}")
+        model, n_threads = (self.features_, w, constraints), thread_count(self.n_jobs)
+        paths = corpus.labels, inference.decode(corpus, *model, n_threads)
+        scores = [inference.sequence_scores(corpus._replace(labels=path), *model) for path in paths]
+        gold, best = (score[corpus.visited] for score in scores)
+        unit = float(np.abs([gold, best]).max(initial=0.0))
+        objective = Objective(corpus, self.features_, constraints=constraints, n_threads=n_threads)
 
         def slope(scale):
             return float(objective(scale * w)[1] @ w)
 
-        low = high = 1.0
-        while slope(low) > 0 and low > 1 / MOST_SCALE:
-            low /= 2.0
-        while slope(high) < 0 and high < MOST_SCALE:
-            high *= 2.0
-        found, scale = slope(low) <= 0 <= slope(high), high
-        if found and low < high:
-            scale = brentq(slope, low, high, xtol=1e-12)
-        # where all p > 1/2, the labellings beat all others: a larger scale is better for ever
-        least = float(corpus.weights[corpus.visited].min(initial=np.inf))
-        best = slope(high) < 0 or objective(scale * w)[0] < math.log(2) * least
-        if best or not found:
-            why = "every labelling is the best one" if best else "the scores do not tell them apart"
+        why = "" if len(best) else "there is no token"
+        # labellings of the best score: a larger scale is better for ever
+        if not why and (best - gold).max() <= SLACK * unit:
+            why = "every labelling is the best one"
+        if not why and slope(0.0) >= -SLACK * unit * corpus.weights.sum():
+            why = "the scores do not tell them apart"
+        if why:
             raise ValueError(f"calibrate: expected held-out labels that set a temperature, but {why}")
-        self.weights_, self.temperature_ = scale * w, 1.0 / scale
+        low = high = 1.0 / unit
+        while slope(low) > 0:
+            low, high = low / 2.0, low
+        while slope(high) < 0:
+            low, high = high, high * 2.0
+        scale = brentq(slope, low, high, xtol=SLACK * low) if low < high else low
+        self.weights_, self.temperature_ = scale * w, getattr(self, "temperature_", 1.0) / scale
         self._learner = self._learner[0], None
         return self
 

@@ -18,6 +18,7 @@ from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.given_attributes import is_columns
 from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary, hold_freed
 from crfbook.evaluation import SCHEMES
+from crfbook.evaluation.schemes import refuse_sets
 from crfbook.models.parameters import ALGORITHMS
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
@@ -73,8 +74,7 @@ def training_set(model, settings, X, y, sample_weight, classes=None):
     """
     X = listed(X)
     encoder, corpus, sets = encoded(X, y, sample_weight, model.template)
-    in_sets = [label for _, labels in sets for label in labels]
-    corpus = with_classes(encoder, corpus, [*(classes or ()), *in_sets] if sets else classes)
+    corpus = with_classes(encoder, corpus, classes, sets)
     corpus, partial = make_partial(corpus, sets, encoder.labels_)
     row = ALGORITHMS[settings.algorithm]
     if partial is not None and not (row.partial and settings.loss == "log" and settings.eps is None):
@@ -172,17 +172,22 @@ def _dictionary(model, X, corpus, encoder, partial=None):
     return learnt.allowing(X, gold)
 
 
-def with_classes(encoder, corpus, classes):
-    """The corpus with label ids of an alphabet that has `classes` too; the encoder is changed."""
-    if classes is None:
+def with_classes(encoder, corpus, classes, sets=()):
+    """The corpus with label ids of an alphabet that has `classes` too, and the labels of sets [(token, set)];
+    the encoder is changed."""
+    if classes is None and not sets:
         return corpus
-    classes = list(classes)
+    classes = [] if classes is None else list(classes)
+    n_classes, tokens = len(classes), [token for token, labels in sets for _ in labels]
+    classes += [label for _, labels in sets for label in labels]
     if isinstance(encoder, IntegerAlphabet):
         encoder.n_labels = max(encoder.n_labels, 1 + max(classes, default=0))
         encoder.labels_ = list(range(encoder.n_labels))
         return corpus
     both = [*classes, *encoder.labels_]
-    ids, encoder.labels_ = number_labels(both, len(both), np.array([0, len(both)]))
+    tokens += [int(np.argmax(corpus.labels == y)) for y in range(len(encoder.labels_))]
+    named = [*(f"classes[{i}]" for i in range(n_classes)), *map(corpus.place, tokens)]
+    ids, encoder.labels_ = number_labels(both, len(both), None, named.__getitem__)
     number = np.append(ids[len(classes) :], -1)  # an unknown label, -1, is the last place
     return corpus._replace(labels=number[corpus.labels].astype(np.int32))
 
@@ -464,6 +469,7 @@ def _checked(corpus, y):
     corpus = make_corpus(**corpus._asdict())
     if y is None:
         return corpus
+    refuse_sets(y)
     same_lengths(corpus.lengths, [len(labels) for labels in y])
     flat = [-1 if label is None else label for labels in y for label in labels]
     return make_corpus(**corpus._replace(labels=np.array(flat) if flat else None)._asdict())

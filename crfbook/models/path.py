@@ -28,12 +28,14 @@ from sklearn.base import clone
 
 from crfbook._checks import function_or_none, is_number, number, shown, whole
 from crfbook.chain.objective import Objective
+from crfbook.chain.partial import partial_objective
 from crfbook.data.columns import Data
 from crfbook.data.corpus import Corpus, take_sequences
 from crfbook.data.features import select
+from crfbook.data.partial import split_sets
 from crfbook.data.vocabulary import Labels
 from crfbook.evaluation import chunk_score, token_accuracy
-from crfbook.evaluation.schemes import reading_of
+from crfbook.evaluation.schemes import reading_of, refuse_sets
 from crfbook.learners.coordinate.descent import largest_c1
 from crfbook.models.crf import CRF
 from crfbook.models.fitting import forecast_line, train
@@ -170,7 +172,7 @@ def _scorer(scoring, scheme, strict, data, say):
         mean = "say functools.partial(crfbook.metrics.flat_f1_score, average='macro')"
         names = f"'accuracy', 'f1' or a function, got {shown(scoring)}"
         raise ValueError(f"scoring: expected {names}; of scikit-learn's scores of tokens {mean}")
-    rows = [row for X, y in data if X is not None for row in gold_labels(X, y)]
+    rows, _ = split_sets([row for X, y in data if X is not None for row in gold_labels(X, y)])
     try:
         read = reading_of(rows, scheme, strict, say=bool(say), level=4)
     except ValueError as error:
@@ -191,7 +193,9 @@ class _Problem:
         corpus, features, constraints = self.ready.corpus, self.ready.features, self.ready.constraints
         if self.settings.virtual:
             return largest_c1(corpus, sizes=features.sizes, constraints=constraints)
-        objective = Objective(corpus, features, constraints=constraints)
+        held = () if self.ready.held is None else (self.ready.held,)
+        make = partial_objective if held else Objective
+        objective = make(corpus, *held, features, constraints=constraints)
         return float(np.abs(objective(np.zeros(features.n_features))[1]).max(initial=0.0))
 
     def solve(self, strengths, jobs, part):
@@ -251,6 +255,7 @@ def _held_out(name, X, y, score):
     gold, n = gold_labels(X, y), _n_sequences(X)
     if len(gold) != n:
         raise ValueError(f"{name}: expected labels of its {n} sequences, got those of {len(gold)}")
+    refuse_sets(gold, f"{name}: ")
     if not any(len(labels) for labels in gold):
         raise ValueError(f"{name}: expected sequences with tokens to score, got none")
     value = score(gold, gold)

@@ -26,7 +26,7 @@ from crfbook.data.partial import conflicts
 from crfbook.data.vocabulary import Labels
 from crfbook.decoding import BEAM_WIDTH, decode, pairs
 from crfbook.encoding.tag_dictionary import LabelSets, free_blocked, hold_freed
-from crfbook.evaluation.schemes import SCHEMES, chunk_lists, chunk_ways, reading
+from crfbook.evaluation.schemes import SCHEMES, chunk_lists, chunk_ways, reading, refuse_sets
 from crfbook.models.inputs import (
     below_one,
     known_corpus,
@@ -202,6 +202,7 @@ class Predictions(Predictor, BaseEstimator):
         """
         found = self.predict(X)
         gold = gold_labels(X, y)
+        refuse_sets(gold)
         same_lengths([len(labels) for labels in found], [len(labels) for labels in gold])
         length = np.array([sum(label is not None for label in labels) for labels in gold], float)
         pairs = zip(gold, found, strict=True)
@@ -468,5 +469,5 @@ def gold_labels(X, y):
     if hasattr(X, "labels_by_sequence"):
         return X.labels_by_sequence()
     if hasattr(X, "attr_ptr"):
-        return [part.tolist() for part in by_sequence(X.labels, X)]
+        return [[None if y < 0 else y for y in part.tolist()] for part in by_sequence(X.labels, X)]
     raise ValueError("expected labels y, one sequence of labels for each sequence of X, got none")

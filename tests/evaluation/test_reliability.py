@@ -72,6 +72,22 @@ def test_spans_are_right_where_gold_has_them():
         ((GOLD, [[("X", 0, 1, 1.5)], [], [], []], "spans"), "sequence 0: expected a probability, got 1.5"),
         ((GOLD, [[], [], [], []], "spans"), "expected some predicted spans with a gold label, got none"),
         ((GOLD, GOLD), "sequence 0: expected a dict .label: probability. a token, got 'B-X'"),
+        (
+            (GOLD, [[("X", "0", 1, 0.5)], [], [], []], "spans"),
+            "sequence 0: expected .type, start, stop, prob",
+        ),
+        (
+            (GOLD, [[("X", 0.0, 1, 0.5)], [], [], []], "spans"),
+            "sequence 0: expected .type, start, stop, prob",
+        ),
+        ((GOLD, [[("X", 0, 1, None)], [], [], []], "spans"), "sequence 0: expected .type, start, stop, prob"),
+        (([["a"]], [[{"a": "x"}]]), "sequence 0: expected a dict .label: probability. a token, got"),
+        (
+            ([["a"]], [[{"a": 0.5, "b": None}]]),
+            "sequence 0: expected a dict .label: probability. a token, got",
+        ),
+        (([None], [[]]), "gold, sequence 0: expected a list, got None"),
+        (([["a"]], [7]), "predicted, sequence 0: expected a list, got 7"),
         ((GOLD, [[]]), "expected as many predicted as gold sequences"),
         ((GOLD, GOLD, "words"), "of: expected 'tokens' or 'spans', got 'words'"),
     ],
@@ -83,7 +99,12 @@ def test_hostile_predictions(given, said):
 
 def test_options_are_checked():
     gold, rows = tokens(np.random.default_rng(0), 3)
-    for options in ({"n_bins": 0}, {"n_samples": 0}, {"level": 1.0}):
+    assert reliability(gold, rows, n_bins=np.int64(5)).size.sum() == 9
+    for options in (
+        *({"n_bins": n} for n in (0, True, 1.5, 10**12)),
+        *({"n_samples": n} for n in (0, 1.5, "9")),
+        *({"level": level} for level in (1.0, "9", np.nan)),
+    ):
         with pytest.raises(ValueError, match="expected n_bins >= 1, n_samples >= 1 and 0 < level < 1"):
             reliability(gold, rows, **options)
 
@@ -99,15 +120,45 @@ def test_abstention_scores_the_sentences_that_are_kept():
         kept = order[:n]
         assert score == pytest.approx(chunk_score([gold[i] for i in kept], [found[i] for i in kept]))
     assert abstention(gold, found, confidence, "accuracy").share.tolist() == [k / 20 for k in range(20)]
+    once = abstention(iter(gold), iter(found), confidence, shares=[0.0, 0.25, 0.5, 0.9])
+    assert np.array_equal(once.score, curve.score)
     for options, said in (
         ({"confidence": confidence[1:]}, "confidence: expected a number for each of 10 sequences"),
         ({"confidence": confidence, "shares": [1.0]}, "shares: expected numbers from 0 to below 1"),
         ({"confidence": confidence, "metric": "f2"}, "metric: expected one of f1"),
+        ({"confidence": ["x"] * 10}, "confidence: expected numbers, got"),
+        ({"confidence": confidence, "shares": ["x"]}, "shares: expected numbers, got"),
     ):
         with pytest.raises(ValueError, match=said):
             abstention(gold, found, **options)
     with pytest.raises(ValueError, match="gold: expected a label for every token, got None"):
         abstention([[None]], [["O"]], [0.5])
+
+
+def test_a_share_that_binary_numbers_miss():
+    gold = [["O"]] * 29 + [["B-X"]] * 71
+    found = abstention(gold, [["B-X"]] * 100, np.arange(100), "accuracy", shares=[0.28, 0.29])
+    assert found.score.tolist() == [71 / 72, 1.0]  # 0.29 * 100 is 28.999...
+
+
+@pytest.mark.filterwarnings("error")
+def test_resamples_without_a_prediction_are_left_out():
+    for n_samples in (1, 50):
+        found = reliability([["a"]] + [[]] * 5, [[{"a": 0.6, "b": 0.4}]] + [[]] * 5, n_samples=n_samples)
+        assert found.ece == pytest.approx((0.4, 0.4, 0.4))
+
+
+def test_a_probability_of_one_is_in_the_last_bin():
+    found = reliability([["a", "b"]], [[{"a": 1.0, "b": 0.0}, {"a": 0.04, "b": 0.05}]], n_samples=2)
+    np.testing.assert_allclose(found.confidence, [0.05, 1.0])
+
+
+def test_a_masked_token_is_not_outside():
+    """Places are those of the sentence, with the token that has no label."""
+    found = reliability(
+        [["I-X", None, "O", "I-X"]], [[("X", 3, 4, 0.4)]], "spans", scheme="IOB1", n_samples=2
+    )
+    assert found.accuracy.tolist() == [1.0]
 
 
 def test_the_figure_returns_what_it_shows():
@@ -138,6 +189,7 @@ def test_a_temperature_undoes_a_scale_of_the_weights():
     for scale in (0.2, 5.0):
         model.weights_ = scale * w
         before = model.predict(X)
+        del model.temperature_
         model.calibrate(X, y)
         assert model.temperature_ == pytest.approx(scale, rel=1e-6) and model.predict(X) == before
         np.testing.assert_allclose(model.weights_, w, rtol=1e-6)
@@ -160,8 +212,46 @@ def test_what_sets_no_temperature(tmp_path):
         model.calibrate(X, [["Z"] * len(labels) for labels in y])
     model.calibrate(X, y).save(tmp_path / "m")
     assert np.array_equal(CRF.load(tmp_path / "m").weights_, model.weights_)
+    with pytest.raises(ValueError, match="temperature, but there is no token"):
+        model.calibrate([[]], [[]])
     model.weights_ = np.zeros_like(model.weights_)
-    assert model.calibrate(X, y).temperature_ == 1.0
+    with pytest.raises(ValueError, match="temperature, but every labelling is the best one"):
+        model.calibrate(X, y)
+
+
+def two_words(scale=1.0):
+    """P scores `scale` at 'a', Q at 'b', all else 0."""
+    model = CRF(max_iterations=0, all_possible_states=True, all_possible_transitions=True)
+    model.fit([[["a"], ["b"]]], [["P", "Q"]])
+    model.weights_ = scale * np.array([1, 0, 0, 1, 0, 0, 0, 0.0])
+    return model
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-6, 1.0, 40.0, 1e8])
+def test_temperatures_know_no_unit_and_ties_are_the_best(size):
+    X, y = [[["a"]]] * 3 + [[["b"]]], [["P"]] * 4
+    model = two_words(size).calibrate(X, y)
+    assert model.temperature_ == pytest.approx(size / np.log(3), rel=1e-6)
+    weighted = two_words(size).calibrate(X, y, sample_weight=[1, 2, 2, 1])  # five against one
+    assert weighted.temperature_ == pytest.approx(size / np.log(5), rel=1e-6)
+    for text in ([[["a"]], [["zzz"]]], [[["zzz"]]]):
+        with pytest.raises(ValueError, match="temperature, but every labelling is the best one"):
+            two_words(size).calibrate(text, [["P"]] * len(text))
+    with pytest.raises(ValueError, match="temperature, but the scores do not tell them apart"):
+        two_words(size).calibrate([[["a"]], [["b"]]], [["P"], ["P"]])
+
+
+def test_temperatures_multiply_until_training():
+    X, y = [[["a"]]] * 3 + [[["b"]]], [["P"]] * 4
+    model = two_words(6.0).calibrate(X, y)
+    assert model._learner[1] is None
+    model.calibrate(X, y)
+    assert model.temperature_ == pytest.approx(6.0 / np.log(3), rel=1e-6)
+    assert not hasattr(model.fit(X, y), "temperature_")
+    strict = CRF(constraints="BIO").fit(X, [["O"]] * 3 + [["B-X"]])
+    with pytest.raises(ValueError, match="calibrate: sequence 0, token 0: 'I-X' may not start a sequence"):
+        CRF(constraints="BIO").fit([[["a"], ["b"]]], [["B-X", "I-X"]]).calibrate(X[:1], [["I-X"]])
+    assert np.isfinite(strict.calibrate(X, [["O"], ["O"], ["O"], ["O"]]).temperature_)
 
 
 def test_a_tag_dictionary_gives_way_to_held_out_labels():

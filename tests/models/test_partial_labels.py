@@ -82,7 +82,9 @@ def test_columns_and_corpora_may_have_sets_too():
     corpus = make_corpus([0, 2, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, -1, 1])
     assert CRF().fit(corpus).status_ == "stationary point"
     assert CRF().fit(corpus, [[0, {0, 2}], [1]]).classes_ == [0, 1, 2]
-    with pytest.raises(ValueError, match="sequence 0, token 1: expected label ids >= 0 in a set, got 'P'"):
+    with pytest.raises(
+        ValueError, match="sequence 0, token 1: expected label ids from 0 to 46,339 in a set, got 'P'"
+    ):
         CRF().fit(corpus, [[0, {"P"}], [1]])
 
 
@@ -248,3 +250,90 @@ def test_hostile_given(model, given, said):
     for ask in (model.predict, model.predict_marginals):
         with pytest.raises((TypeError, ValueError), match=said):
             ask(X, given=given)
+
+
+@pytest.mark.parametrize("one", [{"O", "B-X"}, {"O"}, frozenset({"O"})])
+def test_sets_are_refused_where_one_label_is_expected(one):
+    from crfbook import DCRF
+    from crfbook.evaluation import abstention, chunk_score, confusion, reliability, token_accuracy
+    from crfbook.models.path import regularization_path
+
+    gold = [FULL[0], ["O", one], *FULL[2:]]
+    columns = TokenColumns(
+        {"word": list("abcdefghij")}, [0, 3, 5, 9, 9, 10], [y for row in gold for y in row]
+    )
+    model, perceptron = CRF().fit(X, FULL), CRF("perceptron", max_iterations=1).fit(X, FULL)
+    p = model.predict_marginals(X)
+    for ask in (
+        lambda: model.score(X, gold),
+        lambda: model.log_proba(X, gold),
+        lambda: model.calibrate(X, gold),
+        lambda: perceptron.partial_fit(X, gold),
+        lambda: CRF().fit(X, FULL, X_dev=X, y_dev=gold),
+        lambda: CRF(template="U:%x[0,0]").fit(X, FULL).log_proba(columns),
+        lambda: DCRF().fit(X, [[(y, y) for y in row] for row in gold]),
+        lambda: regularization_path(CRF(c2=0), X, FULL, X_dev=X, y_dev=gold, strengths=[1], scoring="f1"),
+        lambda: regularization_path(CRF(c2=0), X, gold, cv=[([0, 2], [0, 1])], strengths=[1], scoring="f1"),
+        lambda: token_accuracy(gold, FULL),
+        lambda: chunk_score(gold, FULL),
+        lambda: confusion(gold, FULL),
+        lambda: abstention(gold, FULL, [0.0] * 5),
+        lambda: reliability(gold, p),
+        lambda: reliability(gold, [[]] * 5, "spans"),
+    ):
+        said = "sequence 1, token 1: expected one label, got .* as a set; `fit` and given= alone take sets"
+        with pytest.raises(ValueError, match=said):
+            ask()
+    path = regularization_path(CRF(c2=0), X, gold, strengths=[1.0], X_dev=X, y_dev=FULL, scoring="f1")
+    assert len(path.models) == 1
+
+
+def test_dev_accuracy_leaves_out_what_is_not_known():
+    y_dev = [[None, "O", None], [None, "Z"], *FULL[2:]]
+    for given in (y_dev, iter(y_dev)):
+        model = CRF(c2=0.5, max_iterations=3).fit(X, FULL, X_dev=X, y_dev=given)
+        assert model.history_["dev_accuracy"].iloc[-1] == pytest.approx(model.score(X, y_dev))
+    corpus = make_corpus([0, 2, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, 1, 1])
+    dev = corpus._replace(labels=np.array([0, -1, 1], np.int32))
+    model = CRF(c2=0.5, max_iterations=3).fit(corpus, X_dev=dev)
+    assert model.history_["dev_accuracy"].iloc[-1] == pytest.approx(model.score(dev))
+    with pytest.raises(ValueError, match="X_dev: expected at least one token with a label, got none"):
+        CRF().fit(X, FULL, X_dev=X[:1], y_dev=[[None] * 3])
+
+
+def test_sets_of_numbers():
+    one = CRF(c2=0.5).fit(X[1:2] * 2, [[1, {np.int64(1), np.int64(2)}], [2, 1]])
+    two = CRF(c2=0.5).fit(X[1:2] * 2, [[1, {1, 2}], [2, 1]])
+    assert np.array_equal(one.weights_, two.weights_) and one.classes_ == [1, 2]
+    corpus = make_corpus([0, 2, 3], [0, 1, 2, 3], [0, 1, 0], labels=[0, -1, 1])
+    for large in (10**7, 10**30, True):
+        with pytest.raises(
+            ValueError, match="sequence 0, token 1: expected label ids from 0 to 46,339 in a set"
+        ):
+            CRF().fit(corpus, [[0, {0, large}], [1]])
+    for odd, labels in (({"B-X", 0}, ["O", "O"]), ({2, -100}, [1, 1]), ({"B-X", -1}, ["O", "O"])):
+        with pytest.raises(ValueError, match="sequence 0, token 2: the label .* is it padding"):
+            CRF().fit(X[:1], [[*labels, odd]])
+    with pytest.warns(UserWarning, match="sequence 0, token 2: the label '' is among others"):
+        CRF(max_iterations=0).fit(X[:1], [["O", "O", {"B-X", ""}]])
+    with pytest.raises(ValueError, match=r"classes\[1\]: the label 0 is among strings"):
+        CRF("perceptron").partial_fit(X[:1], FULL[:1], classes=np.array(["O", 0], object))
+
+
+def test_rows_of_arrays_and_series_may_have_sets():
+    import pandas as pd
+
+    wanted = CRF(c2=0.5).fit(X, Y).weights_
+    arrays = []
+    for labels in Y:
+        arrays.append(np.empty(len(labels), object))
+        arrays[-1][:] = labels
+    for rows in (arrays, [pd.Series(labels, dtype=object) for labels in Y]):
+        assert np.array_equal(CRF(c2=0.5).fit(X, rows).weights_, wanted)
+
+
+def test_a_path_begins_where_the_gradient_of_what_is_known_ends():
+    from crfbook.models.path import regularization_path
+
+    path = regularization_path(CRF(c2=0), X, Y, n_strengths=3, ratio=0.1)
+    assert len(path.models) == 3 and path.frame["n_active"].iloc[0] == 0 < path.frame["n_active"].iloc[-1]
