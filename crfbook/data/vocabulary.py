@@ -120,9 +120,8 @@ def number_labels(labels, n, seq_ptr, place=None):
         if (label != label) is False and not isinstance(label, SETS):  # of pandas.NA it is not
             continue
         here = place(int(np.argmax(numbers == number)))
-        if isinstance(plain[number], SETS):
-            raise a_set(here, plain[number])
-        raise ValueError(f"{here}: the label is {shown(plain[number])}, a missing value")
+        missing = ValueError(f"{here}: the label is {shown(label)}, a missing value")
+        raise a_set(here, label) if isinstance(label, SETS) else missing
     if len(found) > 1:
         _ask_about_padding(plain, lambda number: place(int(np.argmax(numbers == number))))
     alphabet = label_alphabet({label for label in plain if label is not None})

@@ -77,9 +77,8 @@ def reliability(
     sums = [np.bincount(cell, values, minlength=n_cells) for values in (np.ones(len(p)), p, right)]
     table = np.stack(sums, axis=1).reshape(len(gold), n_bins, 3)
     rng, total = generator(random_state), table.sum(axis=0)
-    drawn = resample(table, n_samples, rng)
+    drawn, ends = resample(table, n_samples, rng), [0.5 - level / 2, 0.5 + level / 2]
     drawn = drawn[some] if (some := drawn[..., 0].any(axis=1)).any() else total[None]
-    ends = [0.5 - level / 2, 0.5 + level / 2]
     with np.errstate(invalid="ignore"):
         shares = drawn[..., 2] / drawn[..., 0]
     some = np.flatnonzero(total[:, 0])

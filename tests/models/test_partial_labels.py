@@ -337,3 +337,9 @@ def test_a_path_begins_where_the_gradient_of_what_is_known_ends():
 
     path = regularization_path(CRF(c2=0), X, Y, n_strengths=3, ratio=0.1)
     assert len(path.models) == 3 and path.frame["n_active"].iloc[0] == 0 < path.frame["n_active"].iloc[-1]
+
+
+def test_the_status_says_why_training_ended():
+    assert CRF(c2=0.5, max_iterations=1).fit(X, Y).status_ == "max_iterations"
+    stopped = CRF(c2=0.5).fit(X, Y, callback=lambda *_: True)
+    assert stopped.status_ == "stopped by callback"
