@@ -168,8 +168,8 @@ def abstention(
         0.1 to 0.95.
     """
     rate, gold, predicted = metric_function(metric), list(gold), list(predicted)
-    shares = np.arange(20) / 20 if shares is None else shares
-    order, share = _numbers("confidence", confidence), _numbers("shares", shares)
+    order = _numbers("confidence", confidence)
+    share = np.arange(20) / 20 if shares is None else _numbers("shares", shares)
     if order.shape != (len(gold),) or np.isnan(order).any():
         raise ValueError(
             f"confidence: expected a number for each of {len(gold)} sequences, got {confidence!r:.80}"
