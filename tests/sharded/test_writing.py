@@ -154,7 +154,7 @@ def test_texts_of_all_kinds_are_the_same_text(tmp_path):
         ([([[["a"]]], [["x"]], [1.0, 2.0])], "^text 0: X has 1 sequences but sample_weight has 2$"),
         ([([[["a"]]], [["x"]], [0.0])], "^sample_weight: expected a weight above 0, got only zeros$"),
         ([([5], [["x"]])], "^text 0: sequence 0: expected a list of tokens, got 5$"),
-        ([([[["a"]]], [[frozenset("a")]])], "^text 0: sequence 0, token 0: expected one label, got .*as a set"),
+        ([([[["a"]]], [[frozenset("a")]])], "^text 0: sequence 0, token 0: expected one label, got .*a set"),
         ([names(ROWS), matrices(ROWS)], "^text 1: form of X: expected the same in all parts"),
         ([matrices(ROWS), ([np.ones((1, 3))], [["x"]])], "^text 1: columns of numbers: expected the same"),
         ([names(ROWS)[0]], "^text 0: texts: expected paths, TokenColumns, tuples"),
