@@ -78,7 +78,7 @@ def reliability(
     table = np.stack(sums, axis=1).reshape(len(gold), n_bins, 3)
     rng, total = generator(random_state), table.sum(axis=0)
     drawn, ends = resample(table, n_samples, rng), [0.5 - level / 2, 0.5 + level / 2]
-    drawn = drawn[some] if (some := drawn[..., 0].any(axis=1)).any() else total[None]
+    drawn = drawn[full] if (full := drawn[..., 0].any(axis=1)).any() else total[None]
     with np.errstate(invalid="ignore"):
         shares = drawn[..., 2] / drawn[..., 0]
     some = np.flatnonzero(total[:, 0])

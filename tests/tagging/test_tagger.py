@@ -102,6 +102,10 @@ def test_kernels_come_once_they_pay(model, monkeypatch):
     monkeypatch.setattr(tagging, "NUMPY_TOKENS", 0)
     labels = [tagger.tag(x) for x in X]
     assert tagger._model._sentences._kernels is not None and labels == tagger.tag_many(X) == model.predict(X)
+    later = Tagger(model)  # counted in tokens, so that it does not depend on time
+    monkeypatch.setattr(tagging, "NUMPY_TOKENS", 1.5 * len(X[0]))
+    assert later.tag(X[0]) == labels[0] and later._model._sentences._kernels is None
+    assert later.tag(X[0]) == labels[0] and later._model._sentences._kernels is not None
     never = Tagger(model, kernels=False)
     assert never.tag(X[0]) == labels[0] and never._model._sentences._kernels is None
 
