@@ -30,16 +30,18 @@ def fitted(corpus, c2, temperature):
         model = copy.deepcopy(fitted(corpus, c2, "1")[0])
         model.calibrate(known(model, dev))
     else:
-        model = CRF(template=TASKS[corpus].template, c2=c2, constraints="BIO", tol=1e-4, max_iterations=1000)
+        options = {"on_violation": "drop", "tol": 1e-4, "max_iterations": 1000}
+        model = CRF(template=TASKS[corpus].template, c2=c2, constraints="BIO", **options)
         with quiet():
             model.fit(train)
     return model, data.test, data.test.labels_by_sequence()
 
 
 def known(model, text):
-    """Its sentences whose labels were all seen in training."""
-    rows = enumerate(text.labels_by_sequence())
-    return text.take([i for i, labels in rows if set(labels) <= set(model.classes_)])
+    """Its sentences whose labels the model can give: seen in training, and allowed."""
+    rows, seen = text.labels_by_sequence(), set(model.classes_)
+    spans = chunk_lists(rows, reading_of(rows, "BIO"))
+    return text.take([i for i, y in enumerate(rows) if set(y) <= seen and written(spans[i], y) == y])
 
 
 def calibration_rows(corpus, c2, temperature):
