@@ -43,8 +43,9 @@ def code_lines(cell):
 
 
 def words(nb):
-    """Words of prose: without formulas, code, link targets and the references."""
+    """Words of prose: without formulas, code, link targets, the references, and answers that are folded."""
     text = "\n\n".join(c.source for c in nb.cells if c.cell_type == "markdown")
+    text = re.sub(r"<details>.*?</details>", " ", text, flags=re.S)
     text = re.sub(r"```.*?```|\$\$.*?\$\$|\\begin\{.*?\\end\{[^}]*\}|<!--.*?-->", " ", text, flags=re.S)
     text = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|<[^>]+>", " ", text)
     return len(re.findall(r"[^\W_][\w'’-]*", text))
