@@ -75,7 +75,7 @@ def link_terms(app, doctree, page):
     for text in running(doctree, (nodes.table,)):
         words = str(text)
         hits = [(hit.start(), -len(term), hit.end(), term)
-                for term in left if (hit := re.search(rf"\b{re.escape(term)}s?\b", words, re.I))]  # fmt: skip
+                for term in left if (hit := re.search(rf"\b{re.escape(term)}(?:e?s)?\b", words, re.I))]  # fmt: skip
         found, at = [], 0
         for start, _, end, term in sorted(hits):
             if start < at:
