@@ -41,7 +41,9 @@ GUIDES = {  # file of the checkout: its page
     "docs/ARCHITECTURE.md": "guides/architecture",
     "docs/CONTRIBUTING.md": "guides/contributing",
 }
-REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
+REFERENCE = {
+    f"docs/{name}.md": f"guides/{name.lower()}" for name in ("GLOSSARY", "PAPERS", "SPEC", "MEASURED")
+}
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
 

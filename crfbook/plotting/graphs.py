@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -114,12 +115,12 @@ def _pen(strong):
 
 
 def _vectors(figure):
-    """The figure as SVG, the same text each time; it is closed."""
+    """The figure as SVG in one line, the same text each time; it is closed."""
     import matplotlib
     from matplotlib import pyplot as plt
 
-    out = io.StringIO()
+    out, nobody = io.StringIO(), dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with matplotlib.rc_context({"svg.hashsalt": "crfbook"}):
-        figure.savefig(out, format="svg", metadata={"Date": None}, bbox_inches="tight", pad_inches=0.02)
+        figure.savefig(out, format="svg", metadata=nobody, bbox_inches="tight", pad_inches=0.02)
     plt.close(figure)
-    return out.getvalue()
+    return re.sub(r"\s*\n\s*", " ", out.getvalue().partition("<svg")[2].join(("<svg", "")))
