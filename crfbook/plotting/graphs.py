@@ -107,7 +107,8 @@ def _line(ax, start, stop, strong, style="-", bend=0.0):
     ends = start.center if is_circle else start.get_xydata()[0], stop.center
     cut = dict(patchA=start if is_circle else None, patchB=stop, shrinkA=0, shrinkB=0)
     shape = dict(arrowstyle=style, connectionstyle=f"arc3,rad={bend}", mutation_scale=11, zorder=2)
-    ax.add_patch(FancyArrowPatch(*ends, **shape, **cut, **_pen(strong)))
+    pen = _pen(strong)
+    ax.add_patch(FancyArrowPatch(*ends, fc=pen["ec"], **shape, **cut, **pen))
 
 
 def _pen(strong):
