@@ -100,9 +100,10 @@ class Predictions(Predictor, BaseEstimator):
             "posterior"          another aim: the allowed labelling with the most right tokens expected
 
         given : what is known already: for each sequence of X a list with a label, a set of labels or None
-            (nothing) for each token. The labelling is the most probable one that agrees with it. Constraints
-            hold; a tag dictionary gives way, where it must. ValueError, naming the token, where no labelling
-            is left. `predict(X, given=[[None, "B-PER", None]])` keeps a person's correction.
+            (nothing) for each token; for TokenColumns one list of all tokens will do. The labelling is the
+            most probable one that agrees with it. Constraints hold; a tag dictionary gives way, where it
+            must. ValueError, naming the token, where no labelling is left.
+            `predict(X, given=[[None, "B-PER", None]])` keeps a person's correction.
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
         1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Where edge attributes are many,
         "staggered" and "staggered-columns" make one table alone. Chapter 11 compares them.

@@ -469,7 +469,10 @@ def test_weights_that_keep_growing_by_enumeration(constraints):
 
 
 def test_weights_that_keep_growing_without_a_penalty():
-    text, y = [[["p"], ["q"]], [["r"], ["p"]], [["p"]] * 900], [["A", None], ["B", {"A", "B"}], [None] * 900]
+    text, y = (
+        [[["p"], ["q"]], [["r"], ["p"]], [["s"]] * 1200],
+        [["A", None], ["B", {"A", "B"}], [None] * 1200],
+    )
     with pytest.warns(
         ConvergenceWarning, match="weights keep growing: without a penalty .* separate the training"
     ):

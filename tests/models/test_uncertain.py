@@ -101,10 +101,11 @@ def test_all_spans_count_as_expected_whatever_is_listed():
     chosen_few = 0
     for seed in range(8):
         model, X = random_crf("BIO", seed, 1.0)
-        X = [x[:2] for x in X]
+        long, X = [sum(X, [])], [x[:2] for x in X]
+        for text in (long, X):  # in the long one chunks of three tokens and more are expected, too
+            chosen = model.predict_spans(text, "expected-f1", least=0.9)
+            assert chosen == model.predict_spans(text, "expected-f1", least=1e-12)
         every = model.predict_spans(X, "all", least=1e-12)
-        chosen = model.predict_spans(X, "expected-f1", least=0.9)
-        assert chosen == model.predict_spans(X, "expected-f1", least=1e-12)
         expected = sum(span.probability for row in every for span in row)
         wanted = brute.best_expected_f1([{span[:3]: span[3] for span in row} for row in every])
         total, n = sum(s.probability for row in chosen for s in row), sum(map(len, chosen))
