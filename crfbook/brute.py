@@ -136,7 +136,7 @@ def partial_loss(log_node, log_edge, edge_class, sets):
     """(-log p(a labelling of these sets | x), its gradient by log_node (T, L), and by log_edge (K, L, L)).
 
     sets bool (T, L): the labels that may be right, at least one labelling of which is possible. The gradient
-    is E[S] - E[S | sets], S the counts. Source: Tsuboi et al. (2008), eq. (4), (5).
+    is E[S] - E[S | sets], S the counts. Source: Tsuboi et al. (2008).
     """
     paths, p = path_probabilities(log_node, log_edge, edge_class)
     right = agreeing(paths, sets)

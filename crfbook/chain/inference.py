@@ -65,7 +65,7 @@ from crfbook.chain.sparse.potentials import (
 )
 from crfbook.chain.sparse.viterbi import sparse_viterbi_many
 from crfbook.chain.viterbi import decode_sequences, viterbi_tables
-from crfbook.data.constraints import Bounds, Constraints, bounds_of, check_label_set
+from crfbook.data.constraints import Bounds, bounds_of, check_label_set
 from crfbook.data.corpus import (
     owners,
     place_of,
@@ -76,6 +76,8 @@ from crfbook.data.corpus import (
     without_attributes,
 )
 from crfbook.data.features import FeatureSet, find, from_keys
+from crfbook.data.partial import Partial, hold
+from crfbook.data.vocabulary import Numbering
 from crfbook.training.threads import one_blas_thread, run_tasks
 
 DENSE_BYTES = 1 << 21  # dense copies of frequent rows of weights take at most this
@@ -319,7 +321,7 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
         have the span, less log Z of all.
     Raises ValueError for a span that is not in its sequence, and for an unknown label.
     """
-    n_labels, every = features.n_labels, np.ones(features.n_labels, bool)
+    n_labels = features.n_labels
     for i, (s, first, labels) in enumerate(spans):
         n = int(corpus.lengths[s]) if 0 <= s < corpus.n_sequences else 0
         if not (0 <= first < first + len(labels) <= n):
@@ -328,27 +330,21 @@ def span_log_proba(corpus, features, w, spans, constraints=None, n_threads=1):
         if not all(((ids := np.atleast_1d(y)) >= 0).all() and (ids < n_labels).all() for y in labels):
             raise ValueError(f"span {i}: expected label ids in 0..{n_labels - 1}, got {list(labels)}")
     part = take_sequences(corpus, np.array([span[0] for span in spans], np.int64))
-    if constraints is None:
-        constraints = Constraints(np.ones((n_labels, n_labels), bool), every, every)
-    sets = np.zeros((0, n_labels), bool) if constraints.label_sets is None else constraints.label_sets
-    sets, before = np.vstack([sets, every]), part.label_set
-    before = before if len(before) else np.full(part.n_tokens, len(sets) - 1, np.int32)
-    after, allowed, row_of = before.copy(), np.ones(len(spans), bool), {}
+    row, number = np.zeros(part.n_tokens, np.int32), Numbering({tuple(range(n_labels)): 0})
     for i, (_, first, labels) in enumerate(spans):
         for t, ids in enumerate(labels, part.seq_ptr[i] + first):
-            chosen = sets[before[t]] & np.isin(np.arange(n_labels), ids)
-            allowed[i] &= chosen.any()
-            after[t] = row_of.setdefault(chosen.tobytes(), len(sets) + len(row_of))
-    chosen = [np.frombuffer(row, bool) for row in row_of]
-    limits = constraints._replace(label_sets=np.vstack([sets, *chosen]))
-    of_all = log_partition(part._replace(label_set=before), features, w, limits, n_threads)
+            row[t] = number[tuple(np.atleast_1d(ids).tolist())]
+    sets = np.array([np.isin(np.arange(n_labels), ids) for ids in number])
+    held = hold(part, constraints, Partial(row, sets))
+    limits, own = held.limits(constraints), part._replace(label_set=held.row)
+    of_all = log_partition(part, features, w, constraints, n_threads)
     out = np.full(len(spans), -np.inf)
-    for i in np.flatnonzero(allowed):  # one by one: a span that no labelling has makes log Z -inf
-        one = slice_sequences(part._replace(label_set=after), i, i + 1)
+    for i in range(len(spans)):  # one by one: a span that no labelling has makes log Z -inf
         with suppress(ValueError):
+            one = slice_sequences(own, i, i + 1)
             out[i] = min(0.0, log_partition(one, features, w, limits, n_threads)[0] - of_all[i])
     for i in large_sequences(part, features, w):
-        chain = log_chain(i, part._replace(label_set=before), features, w, limits)
+        chain = log_chain(i, part, features, w, constraints)
         out[i] = path_log_proba(spans[i][0], chain, spans[i][2], spans[i][1])
     return out
 

@@ -7,7 +7,7 @@ Z(held) sums over the labellings that agree with what is known. Both sums run th
 Where all labels are known, log Z(held) is their score, and nothing else is computed. Between known labels a
 gap is on its own (the chain is Markov): the held lattice has the gaps alone, each with a known neighbour at
 its ends, and all other tokens are constant counts. The difference is not convex.
-Source: Tsuboi, Kashima, Mori, Oda and Matsumoto (2008), eq. (4), (5); the cut at known labels is ours.
+Source: Tsuboi, Kashima, Mori, Oda and Matsumoto (2008); the cut at known labels is ours.
 """
 
 from typing import NamedTuple

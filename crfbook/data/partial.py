@@ -3,7 +3,7 @@
 What is known is a mask of labels beside that of the constraints, as a tag dictionary has it. `hold` joins
 both to `Held`: what is left of each token's labels. `lost_tokens` finds sequences that no labelling is left
 of, `conflicts` says why. Training on such labels is chain/partial.py. Source: Tsuboi, Kashima, Mori, Oda and
-Matsumoto (2008), section 3.
+Matsumoto (2008).
 """
 
 from typing import NamedTuple

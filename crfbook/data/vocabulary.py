@@ -230,19 +230,20 @@ def _from_json(label):
     return label
 
 
-def flat_labels(y, seq_ptr, may_be_flat=False):
+def flat_labels(y, seq_ptr, may_be_flat=False, name="y"):
     """Labels per sequence (list of lists) as one flat list of N.
 
     may_be_flat: a list of N labels, none of which has a length (strings apart), is taken as it is.
+    name: what messages call y.
     Raises ValueError naming the sequence whose length differs.
     """
     n_sequences = len(seq_ptr) - 1
-    y = list(in_order(y, "y"))
+    y = list(in_order(y, name))
     nested = [not isinstance(part, (str, bytes)) and hasattr(part, "__len__") for part in y]
     if may_be_flat and len(y) == seq_ptr[-1] and not any(nested):
         return y
     if len(y) != n_sequences:
-        raise ValueError(f"X has {n_sequences} sequences but y has {len(y)}")
+        raise ValueError(f"X has {n_sequences} sequences but {name} has {len(y)}")
     for i, (part, length) in enumerate(zip(y, np.diff(seq_ptr).tolist(), strict=True)):
         in_order(part, f"sequence {i}", f"a list of {length} labels")
         if not nested[i]:

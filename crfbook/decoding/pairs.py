@@ -37,7 +37,7 @@ def sequence_entropy(p_node, p_edge):
     """H(y) = H(y_0) + sum_t H(y_t | y_(t-1)) of one sequence, in nats; 0 for an empty one.
 
     No term is negative, so no digit is lost, however large log Z is. Source: the chain rule of entropy; as a
-    recursion Hernando, Crespi and Cybenko (2005), section III.
+    recursion over the tokens Hernando, Crespi and Cybenko (2005).
     """
     return float(_nats(p_node[:1], p_node[:1]).sum() + _nats(p_edge, given_previous(p_edge)).sum())
 

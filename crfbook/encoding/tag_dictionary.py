@@ -154,13 +154,12 @@ def hold_freed(corpus, constraints, partial, label_sets):
     that agrees with what is known. label_sets : `LabelSets`; None: without one nothing is freed.
     """
     held = hold(corpus, constraints, partial)
-    if label_sets is None:
-        return corpus, held
-    blocked = lost_tokens(corpus._replace(label_set=held.row), held.limits(constraints)) >= 0
-    if not blocked.any():
-        return corpus, held
-    corpus = _freed(corpus, blocked)
-    return corpus, hold(corpus, constraints, partial)
+    if label_sets is not None:
+        blocked = lost_tokens(corpus._replace(label_set=held.row), held.limits(constraints)) >= 0
+        if blocked.any():
+            corpus = _freed(corpus, blocked)
+            held = hold(corpus, constraints, partial)
+    return corpus, held
 
 
 def words_of(X, column, names=None):

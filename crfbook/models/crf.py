@@ -289,7 +289,7 @@ class CRF(OneByOne, Uncertain, Calibrated, Stream, WeightNames, SavedCRF, FromCR
         result, history = train(ready, settings, w0, dev=dev, callback=callback, verbose=self.verbose)
         ready = ready._replace(features=getattr(result, "features", ready.features))
         self._keep(ready, result, history, settings.algorithm, ready.corpus.n_sequences)
-        warn_of_runaway(self, settings, ready.corpus)
+        warn_of_runaway(self, settings, ready.corpus, ready.held)
         if self.model_filename is not None:
             self.save(self.model_filename)
         return self

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from crfbook._checks import number, one_of, shown, whole
+from crfbook._checks import number, one_of, whole
 from crfbook._jit import kernel
 from crfbook.chain import inference
 from crfbook.chain.forms import Tables
@@ -48,7 +48,7 @@ from crfbook.decoding import (
 )
 from crfbook.encoding.templates import TemplateLike
 from crfbook.models.fitting import fit_by_lbfgs
-from crfbook.models.inputs import known_corpus, obey, require_labels, training_corpus
+from crfbook.models.inputs import known_corpus, obey, refuse_given, require_labels, training_corpus
 from crfbook.models.parameters import given, thread_count
 from crfbook.models.prediction import Predictions, WeightNames
 from crfbook.training.loop import Callback
@@ -236,13 +236,17 @@ class ChainPredictions(Predictions):
     """
 
     # one way to compute them, so there is no form to choose
-    def predict_marginals(self, X: Data) -> list[list[dict[Any, float]]]:  # type: ignore[override]
-        """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token."""
-        return self._named(self.predict_marginals_array(X))
+    def predict_marginals(self, X: Data, *, given: None = None) -> list[list[dict[Any, float]]]:  # type: ignore[override]
+        """p(y_t = label | x): for each sequence a list with a dict {label: probability} for each token.
 
-    def predict_marginals_array(self, X: Data) -> list[np.ndarray]:  # type: ignore[override]
+        given : None; ValueError for anything else, which `CRF` alone takes.
+        """
+        return self._named(self.predict_marginals_array(X, given=given))
+
+    def predict_marginals_array(self, X: Data, *, given: None = None) -> list[np.ndarray]:  # type: ignore[override]
         """`predict_marginals` as a list of arrays (T, L), columns in the order of classes_."""
-        return [p_node for _, p_node, _ in self._marginals(self._known(X), edges=False)]
+        corpus = self._known(X) if given is None else self._held(X, given)
+        return [p_node for _, p_node, _ in self._marginals(corpus, edges=False)]
 
     def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
         return (p_edge[1:] for *_, p_edge in self._marginals(self._known(X)))
@@ -261,7 +265,7 @@ class ChainPredictions(Predictions):
         return known_corpus(self.encoder_, X, y, unknown)
 
     def _held(self, X, given):
-        raise ValueError(f"given: expected None, which {type(self).__name__} takes alone, got {shown(given)}")
+        refuse_given(given)
 
     def _decode(self, corpus, form, beam_width):
         one_of("form", form, FORMS)

@@ -30,6 +30,7 @@ from crfbook.models.inputs import (
     known_corpus,
     label_columns,
     listed,
+    refuse_given,
     same_lengths,
     training_corpus,
     weighted,
@@ -245,14 +246,15 @@ class DCRF(SavedDCRF):
         self._classes, self._cliques, self._limits, self._columns = classes, cliques, limits, names
         return self
 
-    def predict(self, X: Data, form: str = "auto") -> list[list[tuple[Any, ...]]]:
+    def predict(self, X: Data, form: str = "auto", *, given: None = None) -> list[list[tuple[Any, ...]]]:
         """The most probable labels of each sentence: a list of tuples, one label a column.
 
         form : "exact"; "max-product" (belief propagation with maxima, an approximation); "dual" (two chains:
         dual decomposition, exact); "posterior" (of each label the most probable one by its marginal); "auto":
         exact where max_cells allow it, whatever was trained with; else "max-product".
+        given : None; ValueError for anything else, which `CRF` alone takes.
         """
-        corpus, model = self._ready(X)
+        corpus, model = self._ready(X, given)
         path = self._decoded(corpus, model, form)
         return Sequences(self._named(path[a:b]) for a, b in pairwise(corpus.seq_ptr))
 
@@ -273,9 +275,9 @@ class DCRF(SavedDCRF):
             for found, z in zip(ranked, log_z.tolist(), strict=True)
         ]
 
-    def predict_marginals(self, X: Data) -> list[list[dict[str, dict[Any, float]]]]:
-        """p(label | x) of each token and column: {column: {label: probability}}."""
-        found = self.predict_marginals_array(X)
+    def predict_marginals(self, X: Data, *, given: None = None) -> list[list[dict[str, dict[Any, float]]]]:
+        """p(label | x) of each token and column: {column: {label: probability}}. given : see `predict`."""
+        found = self.predict_marginals_array(X, given=given)
         return Sequences(
             [
                 {
@@ -287,9 +289,9 @@ class DCRF(SavedDCRF):
             for tables in zip(*found.values(), strict=True)
         )
 
-    def predict_marginals_array(self, X: Data) -> dict[str, list[np.ndarray]]:
+    def predict_marginals_array(self, X: Data, *, given: None = None) -> dict[str, list[np.ndarray]]:
         """The same as {column: arrays (T, L)}, in the order of classes_."""
-        corpus, model = self._ready(X)
+        corpus, model = self._ready(X, given)
         first = self.layout_.first
         [(p, _)] = self._marginals(corpus, model, rows=int(first[-1]))
         return {
@@ -358,7 +360,8 @@ class DCRF(SavedDCRF):
         schedule = next((name for name in engine.split(", ") if name not in EXACT), "sync")
         return dynamic.check_options(schedule, tol, self.max_sweeps, self.damping, seed)
 
-    def _ready(self, X):
+    def _ready(self, X, given=None):
+        refuse_given(given)
         check_is_fitted(self, "weights_")
         X = without_labels(listed(X), self._columns)
         corpus = known_corpus(self.encoder_, X, unknown="mark")

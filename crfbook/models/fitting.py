@@ -208,23 +208,25 @@ def warn_of_end(result, corpus, settings, by_default, n_labels):
             warnings.warn(sentence, ConvergenceWarning, stacklevel=4)
 
 
-def warn_of_runaway(model, settings, corpus):
+def warn_of_runaway(model, settings, corpus, held=None):
     """Warn where the weights of a fitted CRF would grow without end.
 
     Without a penalty there may be no minimum: weights that separate the data only get better by growing. If
-    every gold labelling has p > 1/2, it beats all others, so that s * w with s -> infinity takes the loss to
-    0: proven. That takes a pass over the data, of scores that may be too large for it.
+    of each sequence one labelling that agrees with what is known is more probable than all together that do
+    not, it beats them, so that s * w with s -> infinity takes the loss to 0: proven. (Where all is known, the
+    gold labelling has p > 1/2.) That takes passes over the data, of scores that may be too large for them.
+
+    held : `Held`, what is known of the labels; None: all of them.
     """
     row = ALGORITHMS[settings.algorithm]
     if settings.c1 or settings.c2 or not row.losses or model.status_ == "interrupted":
         return
-    largest, log_p = float(np.abs(model.weights_).max(initial=0.0)), np.full(1, -np.inf)
-    if largest > 0:
-        try:
-            log_p = model.log_proba(corpus)
-        except (KeyboardInterrupt, ValueError):  # the model is there without it
-            return
-    if log_p.min(initial=0.0) > -math.log(2) or largest > RUNAWAY:
+    largest = float(np.abs(model.weights_).max(initial=0.0))
+    try:
+        won = largest > 0 and _separated(corpus, held, *model._model())
+    except (KeyboardInterrupt, ValueError):  # the model is there without it
+        return
+    if won or largest > RUNAWAY:
         able = [f"{name}=0.01" for name in ("c2", "c1") if getattr(row, name) != NONE]
         remedy = f"{' or '.join(able)} gives a minimum" if able else "fewer iterations keep them small"
         why = (
@@ -238,6 +240,19 @@ def warn_of_runaway(model, settings, corpus):
             ConvergenceWarning,
             stacklevel=3,
         )
+
+
+def _separated(corpus, held, features, w, constraints, n_threads):
+    """Whether in each sequence the best labelling that `held` allows is more probable than all others are."""
+    inside = 0.0  # log p of the best labelling among those that agree with what is known
+    if held is not None:
+        text, limits = corpus._replace(label_set=held.row), held.limits(constraints)
+        path = inference.decode(text, features, w, limits, n_threads)
+        corpus, text = corpus._replace(labels=path), text._replace(labels=path)
+        inside = inference.log_proba(text, features, w, limits, n_threads)
+    log_p = inference.log_proba(corpus, features, w, constraints, n_threads)
+    won = np.exp(log_p) > -np.expm1(np.minimum(log_p - inside, 0.0))
+    return bool((won | (log_p == inside)).all())  # equal: nothing is known
 
 
 def forecast_line(corpus, features, settings):

@@ -17,8 +17,7 @@ from crfbook.data.vocabulary import encode_labels, flat_labels, in_order, number
 from crfbook.encoding.encoder import Encoder
 from crfbook.encoding.given_attributes import is_columns
 from crfbook.encoding.tag_dictionary import LabelSets, TagDictionary, hold_freed
-from crfbook.evaluation import SCHEMES
-from crfbook.evaluation.schemes import refuse_sets
+from crfbook.evaluation.schemes import SCHEMES, SETS, refuse_sets
 from crfbook.models.parameters import ALGORITHMS
 
 MOST_LABELS = 1_000_000  # of a file without their names, so that a number in it allocates little
@@ -106,7 +105,7 @@ def restricted(model, settings, X, encoder, corpus, label_sets=None, partial=Non
         constraints = label_sets.constrain(constraints)
     if partial is not None:
         corpus, held = hold_freed(corpus, constraints, partial, label_sets)
-    kept = lawful(corpus, constraints, encoder.labels_, settings.on_violation == "drop", held)
+    kept = lawful(corpus, constraints, encoder.labels_, settings.on_violation == "drop", held, partial)
     n_dropped = corpus.n_sequences - len(kept)
     if n_dropped:
         warnings.warn(
@@ -236,7 +235,7 @@ def without_sets(X, y):
             return X, y, []
         (labels,), sets = split_sets([own])
         return X.select(X.names, labels) if sets else X, y, sets
-    flat &= not any(isinstance(row, list | tuple | np.ndarray) for row in y)
+    flat &= not any(hasattr(row, "__len__") and not isinstance(row, (str, bytes, *SETS)) for row in y)
     labels, sets = split_sets([list(y)] if flat else y)
     return X, (labels[0] if flat else labels) if sets else y, sets
 
@@ -301,14 +300,14 @@ def known_corpus(encoder, X, y=None, unknown="raise", label_sets=None):
     return corpus._replace(label_set=label_sets.label_set(X, encoder.columns_))
 
 
-def known_labels(corpus, y, alphabet):
-    """(corpus with these labels, `Partial`) for y: labels, sets of labels or None, a list for each sequence.
+def known_labels(X, corpus, y, alphabet):
+    """(corpus with these labels, `Partial`) of X and y: labels, sets of labels or None, as `fit` takes them.
 
     Raises ValueError or TypeError that begins with "given", and names sequence and token.
     """
     try:
-        y, sets = split_sets(y)
-        flat, n = flat_labels(y, corpus.seq_ptr), corpus.n_tokens
+        _, y, sets = without_sets(X, y)
+        flat, n = flat_labels(y, corpus.seq_ptr, is_columns(X), "given"), corpus.n_tokens
         labels = encode_labels(flat, n, alphabet, corpus.seq_ptr, "raise")
         corpus = corpus._replace(labels=labels)
         check_sets(corpus, sets)
@@ -316,6 +315,12 @@ def known_labels(corpus, y, alphabet):
     except (TypeError, ValueError) as error:
         raise type(error)(f"given: {error}") from None
     return corpus, partial or Partial(corpus.labels, np.eye(len(alphabet), dtype=bool))
+
+
+def refuse_given(given):
+    """ValueError unless `given`, which `CRF` alone reads, is None."""
+    if given is not None:
+        raise unexpected("given", "None: CRF alone takes labels that are known", shown(given))
 
 
 def require_labels(corpus):
@@ -333,8 +338,8 @@ def obey(corpus, constraints, labels, drop):
     return take_sequences(corpus, kept) if n_dropped else corpus, n_dropped
 
 
-def lawful(corpus, constraints, labels, drop, held=None):
-    """int64: the sequences whose labels, or what is known of them (`Held`), obey the constraints.
+def lawful(corpus, constraints, labels, drop, held=None, partial=None):
+    """int64: the sequences whose labels, or what is known of them (`Held`, `Partial`), obey the constraints.
 
     Raises ValueError listing the first violations unless `drop` (None: a model that cannot drop), and in any
     case if nothing is left.
@@ -344,7 +349,7 @@ def lawful(corpus, constraints, labels, drop, held=None):
     if not found:
         return np.arange(corpus.n_sequences)
     guilty = sorted({sequence for sequence, _, _ in found})
-    said = describe_violations(found) + _obeyed(corpus, constraints, labels)
+    said = describe_violations(found) + _obeyed(corpus, constraints, labels, partial)
     if not drop:
         remedy = "" if drop is None else " (on_violation='drop' leaves them out)"
         count = f"{len(guilty)} of {corpus.n_sequences}"
@@ -355,12 +360,20 @@ def lawful(corpus, constraints, labels, drop, held=None):
     return kept
 
 
-def _obeyed(corpus, constraints, labels):
-    """What to say of a scheme that all labels obey; "" where not the transitions are at fault."""
+def _obeyed(corpus, constraints, labels, partial):
+    """What to say of a scheme that all sequences obey; "" where not the transitions are at fault.
+
+    partial : `Partial`: some labelling that agrees with it has to obey; None: all labels are known.
+    """
     free = corpus._replace(label_set=np.zeros(0, np.int32))
-    for name in SCHEMES if violations(free, constraints, labels) else ():
+    partial = partial or Partial(corpus.labels, np.eye(len(labels), dtype=bool))
+
+    def clashes(limits):
+        return conflicts(free, limits, hold_freed(free, limits, partial, None)[1], labels)
+
+    for name in SCHEMES if clashes(constraints) else ():
         with contextlib.suppress(ValueError):  # labels that it does not read
-            if not violations(free, constraints_from(name, labels), labels):
+            if not clashes(constraints_from(name, labels)):
                 return f"; constraints={name!r} allows all of them"
     return ""
 

@@ -100,9 +100,10 @@ class Predictions(Predictor, BaseEstimator):
             "posterior"          another aim: the allowed labelling with the most right tokens expected
 
         given : what is known already: for each sequence of X a list with a label, a set of labels or None
-            (nothing) for each token. The labelling is the most probable one that agrees with it. Constraints
-            hold; a tag dictionary gives way, where it must. ValueError, naming the token, where no labelling
-            is left. `predict(X, given=[[None, "B-PER", None]])` keeps a person's correction.
+            (nothing) for each token; for TokenColumns one list of all tokens will do. The labelling is the
+            most probable one that agrees with it. Constraints hold; a tag dictionary gives way, where it
+            must. ValueError, naming the token, where no labelling is left.
+            `predict(X, given=[[None, "B-PER", None]])` keeps a person's correction.
         beam_width : read by "beam" alone. "plain" and what follows make tables of all label pairs, of at most
         1 GiB, "dense", "numpy" and "sparse" of at most 8: ValueError beyond. Where edge attributes are many,
         "staggered" and "staggered-columns" make one table alone. Chapter 11 compares them.
@@ -115,9 +116,11 @@ class Predictions(Predictor, BaseEstimator):
         found = self._one_by_one(X, SentenceModel.tag) if usual else None
         return Sequences(self._labels(X, form, beam_width=beam_width) if found is None else found)
 
-    def predict_single(self, xseq: Any, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[Any]:
-        """`predict` for one sequence: a list of labels."""
-        return self.predict([xseq], form, beam_width=beam_width)[0]
+    def predict_single(
+        self, xseq: Any, form: str = "auto", *, given: Any = None, beam_width: int = BEAM_WIDTH
+    ) -> list[Any]:
+        """`predict` for one sequence: a list of labels. given : what is known of its tokens."""
+        return self.predict([xseq], form, given=None if given is None else [given], beam_width=beam_width)[0]
 
     def predict_array(self, X: Data, form: str = "auto", *, beam_width: int = BEAM_WIDTH) -> list[np.ndarray]:
         """`predict` as a list of int32 arrays (T,) of label ids, positions in classes_."""
@@ -144,9 +147,9 @@ class Predictions(Predictor, BaseEstimator):
         corpus, model = self._held(X, given)
         return by_sequence(inference.node_marginals(corpus, *model, form=form), corpus)
 
-    def predict_marginals_single(self, xseq: Any) -> list[dict[Any, float]]:
-        """`predict_marginals` for one sequence: a list of dicts."""
-        return self.predict_marginals([xseq])[0]
+    def predict_marginals_single(self, xseq: Any, *, given: Any = None) -> list[dict[Any, float]]:
+        """`predict_marginals` for one sequence: a list of dicts. given : what is known of its tokens."""
+        return self.predict_marginals([xseq], given=None if given is None else [given])[0]
 
     def predict_edge_marginals(self, X: Data) -> Iterator[np.ndarray]:
         """p(y_{t-1} = a, y_t = b | x) as an iterator: for each sequence one array (max(T-1, 0), L, L), [t-1,
@@ -232,7 +235,7 @@ class Predictions(Predictor, BaseEstimator):
         """(corpus, what `_model` says) of X, held to what is known."""
         X, given = listed(X), listed(given, "given")
         corpus, (features, w, constraints, n_threads) = self._known(X), self._model()
-        corpus, partial = known_labels(corpus, given, self.encoder_.labels_)
+        corpus, partial = known_labels(X, corpus, given, self.encoder_.labels_)
         corpus, held = hold_freed(corpus, constraints, partial, self.label_sets_)
         if found := conflicts(corpus, constraints, held, self.encoder_.labels_):
             raise ValueError(f"given: {describe_violations(found)}")

@@ -10,8 +10,8 @@ from crfbook.chain.partial import Difference, partial_objective
 from crfbook.chain.sparse.choice import never_tiny
 from crfbook.data.constraints import Constraints
 from crfbook.data.corpus import take_sequences
-from crfbook.data.features import edge_gradient, select
-from crfbook.data.partial import Partial, hold, lost_tokens
+from crfbook.data.features import edge_gradient, empirical_counts, observed, select
+from crfbook.data.partial import Partial, hold, lost_tokens, spelled_out
 
 pytestmark = pytest.mark.kernels
 FORMS = ("auto", *LOG_LOSS_FORMS)
@@ -155,6 +155,43 @@ def test_gaps_alone_are_computed_twice_and_silent_sentences_not_at_all():
     assert both(w)[0] == alone(w)[0]  # what says nothing adds nothing
     with pytest.raises(ValueError, match="sequence 0: expected a path of finite score"):
         both.held(np.full_like(w, 1e308))  # its own sequences 0, 1, 2 are gaps of sequence 0
+
+
+@pytest.mark.parametrize("valued", [False, True])
+def test_what_sets_of_labels_show_by_listing(valued):
+    """Counts of (attribute, label) and (edge attribute, label, label), token by token and pair by pair."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        corpus = random_corpus(rng, tuple(rng.integers(0, 9, 6).tolist()), L, n_classes=3, valued=valued)
+        sets = np.vstack([np.eye(L, dtype=bool), np.ones((1, L), bool), ~np.eye(L, dtype=bool)])
+        row = rng.choice(len(sets), corpus.n_tokens).astype(np.int32)
+        corpus = corpus._replace(labels=np.where(row < L, row, -1).astype(np.int32))
+        node, edge = np.zeros((7, L)), np.zeros((3, L, L))
+        known = [np.flatnonzero(sets[r]).tolist() if r != L else [] for r in row]
+        for t, labels in enumerate(known):
+            for k in range(corpus.attr_ptr[t], corpus.attr_ptr[t + 1]):
+                node[corpus.attr_idx[k], labels] += corpus.values[k]
+        for t in corpus.inner.tolist():
+            for a in corpus.class_attr[
+                slice(*corpus.class_ptr[corpus.edge_class[t] : corpus.edge_class[t] + 2])
+            ]:
+                for yp in known[t - 1]:
+                    edge[a, yp, known[t]] += 1.0
+        shown = spelled_out(corpus, hold(corpus, None, Partial(row, sets)))
+        features = observed(shown, L, 7, 3)
+        counts = np.split(empirical_counts(shown, features), [features.n_node])
+        attr = np.repeat(np.arange(7), np.diff(features.node_ptr))
+        np.testing.assert_allclose(counts[0], node[attr, features.node_label], rtol=1e-12, atol=1e-12)
+        place = features.edge_attr, features.edge_prev, features.edge_next
+        np.testing.assert_array_equal(counts[1], edge[place])
+        assert len(counts[1]) == np.count_nonzero(edge)
+        seen = {
+            (a, y)
+            for t, labels in enumerate(known)
+            for y in labels
+            for a in corpus.attr_idx[slice(*corpus.attr_ptr[t : t + 2])]
+        }
+        assert len(counts[0]) == len(seen)
 
 
 def test_curvature_is_that_of_the_free_lattice():

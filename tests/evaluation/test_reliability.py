@@ -234,6 +234,10 @@ def test_temperatures_know_no_unit_and_ties_are_the_best(size):
     assert model.temperature_ == pytest.approx(size / np.log(3), rel=1e-6)
     weighted = two_words(size).calibrate(X, y, sample_weight=[1, 2, 2, 1])  # five against one
     assert weighted.temperature_ == pytest.approx(size / np.log(5), rel=1e-6)
+    nearly = two_words(size).calibrate(
+        [[["a"]]] * 11 + [[["b"]]] * 9, [["P"]] * 20
+    )  # hardly better than chance
+    assert nearly.temperature_ == pytest.approx(size / np.log(11 / 9), rel=1e-6)
     for text in ([[["a"]], [["zzz"]]], [[["zzz"]]]):
         with pytest.raises(ValueError, match="temperature, but every labelling is the best one"):
             two_words(size).calibrate(text, [["P"]] * len(text))

@@ -2,19 +2,25 @@
 
 import itertools
 import pickle
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from helpers.corpora import chains_of
 from helpers.problems import central_differences
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
-from crfbook import CRF, HMM, MEMM, TokenColumns, brute
+from crfbook import CRF, DCRF, HMM, MEMM, TokenColumns, brute
 from crfbook.chain.objective import LOG_LOSS_FORMS
 from crfbook.data.corpus import make_corpus
+from crfbook.data.features import empirical_counts
 from crfbook.decoding import DECODERS, FORMS
 from crfbook.encoding.tag_dictionary import TagDictionary
-from crfbook.models.parameters import ALGORITHMS
+from crfbook.models.fitting import warn_of_runaway
+from crfbook.models.inputs import training_set
+from crfbook.models.parameters import ALGORITHMS, check_settings
 
 X = [[["the"], ["old"], ["man"]], [["a"], ["man"]], [["the"], ["dog"], ["bites"], ["x"]], [], [["a"]]]
 Y = [["O", None, {"B-X", "I-X"}], ["O", "B-X"], [None, "B-Y", None, "O"], [], [None]]
@@ -122,9 +128,28 @@ def test_other_losses_and_models_refuse():
     for model in (CRF(loss="exp"), CRF(inference="active"), HMM(), MEMM()):
         with pytest.raises(ValueError, match="sequence 0, token 1: expected a label, got none"):
             model.fit(X, Y)
-    for model in (HMM(), MEMM()):
-        with pytest.raises(ValueError, match="given: expected None, which .* takes alone"):
-            model.fit(X, FULL).predict(X, given=Y)
+
+
+def test_other_models_refuse_what_is_known_in_one_sentence():
+    text, y = X[:2], FULL[:2]
+    chains, dynamic = (HMM().fit(text, y), MEMM().fit(text, y)), DCRF()
+    dynamic.fit(text, [[(label, label) for label in labels] for labels in y])
+    asks = [
+        getattr(m, f"predict{how}")
+        for m in (*chains, dynamic)
+        for how in ("", "_marginals", "_marginals_array")
+    ]
+    for ask in asks:
+        with pytest.raises(
+            ValueError, match="^given: expected None: CRF alone takes labels that are known, got"
+        ):
+            ask(text, given=Y[:2])
+        assert len(ask(text, given=None)) == 2
+    for ask in (getattr(m, f"predict{how}_single") for m in chains for how in ("", "_marginals")):
+        with pytest.raises(
+            ValueError, match="given: expected None: CRF alone takes labels that are known, got"
+        ):
+            ask(text[0], given=Y[0])
 
 
 @pytest.mark.parametrize(
@@ -231,7 +256,9 @@ def test_nothing_given_is_predict(model):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ([[None]], "given: X has 5 sequences but y has 1"),
+        ([[None]], "given: X has 5 sequences but given has 1"),
+        ([GIVEN[0][:2], *GIVEN[1:]], "given: sequence 0: 3 tokens but 2 labels"),
+        (["O", *GIVEN[1:]], "given: sequence 0: expected a list of 3 labels, got 'O'"),
         ([["Z", None, None], *GIVEN[1:]], "given: sequence 0, token 0: label 'Z' was not seen in training"),
         ([[{"Z"}, None, None], *GIVEN[1:]], "given: sequence 0, token 0: label 'Z' of a set was not seen in"),
         (
@@ -244,6 +271,7 @@ def test_nothing_given_is_predict(model):
             "given: sequence 0, token 1: up to here no labelling is left",
         ),
         (3, "given: expected a list of sequences, got 3"),
+        ({"O"}, "given: expected a list of sequences, got set, which has no order"),
     ],
 )
 def test_hostile_given(model, given, said):
@@ -252,9 +280,41 @@ def test_hostile_given(model, given, said):
             ask(X, given=given)
 
 
+def test_one_sentence_and_what_is_known_of_it(model):
+    for x, known in zip(X[:3], GIVEN, strict=False):
+        assert model.predict_single(x, given=known) == model.predict([x], given=[known])[0]
+        assert (
+            model.predict_marginals_single(x, given=known) == model.predict_marginals([x], given=[known])[0]
+        )
+    assert model.predict_single([], given=[]) == [] == model.predict_marginals_single([], given=[])
+    with pytest.raises(ValueError, match="given: sequence 0: 3 tokens but 0 labels"):
+        model.predict_single(X[0], given=[])
+
+
+def test_what_is_known_of_columns_may_be_flat_as_y_is():
+    columns = TokenColumns({"word": ["a", "b", "a"]}, [0, 2, 3], ["P", "Q", "P"])
+    model, flat = CRF(template="U0:%x[0,0]", c2=0.5).fit(columns), ["Q", None, {"P"}]
+    nested = [flat[:2], flat[2:]]
+    assert (
+        model.predict(columns, given=flat)
+        == model.predict(columns, given=iter(nested))
+        == [["Q", "Q"], ["P"]]
+    )
+    assert model.predict_marginals(columns, given=flat) == model.predict_marginals(columns, given=nested)
+    for given, said in (
+        (flat[:2], "given: sequence 0: expected a list of 2 labels, got 'Q'"),
+        ([*flat, None], "given: X has 2 sequences but given has 4"),
+        (["Q", {"Z"}, None], "given: sequence 0, token 1: label 'Z' of a set was not seen"),
+        ([None, None, set()], "given: sequence 1, token 0: expected some labels in a set, got an empty one"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model.predict(columns, given=given)
+    with pytest.raises(ValueError, match="given: X has 2 sequences but given has 3"):
+        CRF(c2=0.5).fit(X[:2], FULL[:2]).predict(X[:2], given=["O", "O", None])
+
+
 @pytest.mark.parametrize("one", [{"O", "B-X"}, {"O"}, frozenset({"O"})])
 def test_sets_are_refused_where_one_label_is_expected(one):
-    from crfbook import DCRF
     from crfbook.evaluation import abstention, chunk_score, confusion, reliability, token_accuracy
     from crfbook.models.path import regularization_path
 
@@ -328,8 +388,12 @@ def test_rows_of_arrays_and_series_may_have_sets():
     for labels in Y:
         arrays.append(np.empty(len(labels), object))
         arrays[-1][:] = labels
-    for rows in (arrays, [pd.Series(labels, dtype=object) for labels in Y]):
+    series = [pd.Series(labels, dtype=object) for labels in Y]
+    for rows in (arrays, series):
         assert np.array_equal(CRF(c2=0.5).fit(X, rows).weights_, wanted)
+    columns = TokenColumns({"word": list("abcdefghij")}, [0, 3, 5, 9, 9, 10])
+    one, two = (CRF(template="U:%x[0,0]", c2=0.5).fit(columns, rows) for rows in (Y, series))
+    assert np.array_equal(one.weights_, two.weights_)
 
 
 def test_a_path_begins_where_the_gradient_of_what_is_known_ends():
@@ -339,7 +403,80 @@ def test_a_path_begins_where_the_gradient_of_what_is_known_ends():
     assert len(path.models) == 3 and path.frame["n_active"].iloc[0] == 0 < path.frame["n_active"].iloc[-1]
 
 
-def test_the_status_says_why_training_ended():
-    assert CRF(c2=0.5, max_iterations=1).fit(X, Y).status_ == "max_iterations"
-    stopped = CRF(c2=0.5).fit(X, Y, callback=lambda *_: True)
-    assert stopped.status_ == "stopped by callback"
+def interrupt(step, w):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("c1", [0.0, 0.01])
+def test_the_status_says_why_training_ended(c1):
+    crf = partial(CRF, "owlqn" if c1 else "lbfgs", c1=c1, c2=0.5)
+    assert crf().fit(X, Y).status_ == "stationary point"
+    assert crf(max_iterations=1).fit(X, Y).status_ == "max_iterations"
+    assert crf(tol=0.0, period=1, delta=0.5).fit(X, Y).status_ == "small change"
+    assert crf().fit(X, Y, callback=lambda *_: True).status_ == "stopped by callback"
+    with pytest.warns(UserWarning, match="training was interrupted after 1 iterations"):
+        assert crf().fit(X, Y, callback=interrupt).status_ == "interrupted"
+
+
+@pytest.mark.parametrize(
+    "labels, scheme",
+    [
+        (["O", "I-X", {"B-Z", "B-Y"}], None),  # in IOB1 a B comes after its own type alone
+        (["O", "I-X", {"B-X", "B-Y"}], "IOB1"),
+        (["O", {"I-X", "I-Y"}, "B-X"], "IOB1"),
+        (["O", "I-X", None], "IOB1"),
+        (["I-X", None, "B-X"], "IOB1"),
+        (["I-X", None, "B-Y"], None),  # no label of this text may come before B-Y
+        (["B-X", None, "B-Y"], None),  # in BIO it is right, in IOB1 the first label is wrong
+    ],
+)
+def test_a_scheme_is_named_only_if_some_labelling_obeys_it(labels, scheme):
+    text = [[["a"], ["b"], ["c"]], [["d"]]]
+    with pytest.raises(ValueError, match="1 of 2 training sequences violate the constraints") as caught:
+        CRF(constraints="BIO").fit(text, [labels, ["I-X" if labels[0] == "B-X" else "O"]])
+    said = str(caught.value)
+    assert (
+        said.endswith(f"; constraints={scheme!r} allows all of them") if scheme else "allows all" not in said
+    )
+
+
+@pytest.mark.parametrize("constraints", [None, "BIO"])
+def test_weights_that_keep_growing_by_enumeration(constraints):
+    """A warning means: of each sequence one labelling that agrees beats all together that do not."""
+    options = {"constraints": constraints, "all_possible_states": True, "all_possible_transitions": True}
+    model, seen = CRF(c2=0.0, max_iterations=0, **options).fit(X, Y), set()
+    settings = check_settings(model)
+    ready = training_set(model, settings, X, Y, None)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        model.weights_ = rng.normal(size=len(model.weights_)) * rng.choice([0.5, 2.0, 8.0])
+        model.weights_ += 5.0 * empirical_counts(ready.corpus, model.features_) * rng.integers(0, 2)
+        won = True
+        for chain, y in zip(
+            chains_of(ready.corpus, model.features_, model.weights_, model.constraints_), Y, strict=True
+        ):
+            if y:
+                paths, p = brute.path_probabilities(*chain)
+                right = brute.agreeing(paths, sets_of(model, y))
+                won &= bool(right.all() or p[right].max() > p[~right].sum())
+        won |= bool(np.abs(model.weights_).max() > 30.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_of_runaway(model, settings, ready.corpus, ready.held)
+        assert won == any("weights keep growing" in str(w.message) for w in caught), seed
+        seen.add(won)
+    assert seen == {True, False}
+
+
+def test_weights_that_keep_growing_without_a_penalty():
+    text, y = (
+        [[["p"], ["q"]], [["r"], ["p"]], [["s"]] * 1200],
+        [["A", None], ["B", {"A", "B"}], [None] * 1200],
+    )
+    with pytest.warns(
+        ConvergenceWarning, match="weights keep growing: without a penalty .* separate the training"
+    ):
+        CRF(c2=0.0, max_iterations=20).fit(text, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CRF(c2=0.0).fit(text[:1] * 3, [["A", None], ["B", None], ["A", {"A", "B"}]])  # no minimum is lower

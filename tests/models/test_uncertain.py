@@ -96,6 +96,37 @@ def test_expected_f1_by_listing(scheme, seed):
     assert value == pytest.approx(brute.best_expected_f1(spans), abs=1e-10)
 
 
+def test_all_spans_count_as_expected_whatever_is_listed():
+    """`least` says which spans "all" lists; what expected F1 divides by knows those below, too."""
+    chosen_few = 0
+    for seed in range(8):
+        model, X = random_crf("BIO", seed, 1.0)
+        long, X = [sum(X, [])], [x[:2] for x in X]
+        for text in (long, X):  # in the long one chunks of three tokens and more are expected, too
+            chosen = model.predict_spans(text, "expected-f1", least=0.9)
+            assert chosen == model.predict_spans(text, "expected-f1", least=1e-12)
+        every = model.predict_spans(X, "all", least=1e-12)
+        expected = sum(span.probability for row in every for span in row)
+        wanted = brute.best_expected_f1([{span[:3]: span[3] for span in row} for row in every])
+        total, n = sum(s.probability for row in chosen for s in row), sum(map(len, chosen))
+        assert 2 * total / (n + expected) == pytest.approx(wanted, abs=1e-10)
+        assert model.predict_spans(X, "all", least=0.3) == [[s for s in row if s[3] >= 0.3] for row in every]
+        chosen_few += any(span.probability < 0.9 for row in chosen for span in row)
+    assert chosen_few > 4
+
+
+def test_spans_are_listed_down_to_any_probability():
+    model = CRF(max_iterations=0, all_possible_states=True, all_possible_transitions=True)
+    model.fit([[["a"], ["a"], ["a"]]], [["B-X", "I-X", "O"]])
+    model.weights_ = np.zeros(len(model.weights_))
+    model.weights_[:3] = [-30.0, -30.0, 0.0]  # B-X, I-X, O at 'a'
+    (spans,) = model.predict_spans([[["a"]] * 3], "all", least=1e-50)
+    assert [span[1:3] for span in spans] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    for _, start, stop, p in spans:
+        assert np.log(p) == pytest.approx(-30.0 * (stop - start), abs=1e-6)
+    assert len(model.predict_spans([[["a"]] * 3], "all", least=1e-20)[0]) == 3
+
+
 def test_posterior_decoding_by_listing():
     """Also where the most probable labels of the tokens make a labelling that the constraints forbid."""
     forbidden = 0
