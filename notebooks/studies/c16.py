@@ -27,8 +27,8 @@ WAYS = {  # which labels are kept, with each of these probabilities
     "all labels": (1.0,),  # of every arm: the ceiling
     "tokens": (0.1, 0.3, 0.6),  # that of a token
     "entities": (0.1, 0.3, 0.6),  # all of an entity, or the O of a token
-    "no O": (0.3, 0.6, 1.0),  # all of an entity, never an O
-    "half complete": (0.3, 0.6, 1.0),  # every other sentence has all its labels, the rest is "no O"
+    "no O": (0.5, 1.0),  # all of an entity, never an O
+    "half complete": (0.5, 1.0),  # every other sentence has all its labels, the rest is "no O"
 }
 O_HIDDEN = "no O", "half complete"
 N_TRAIN, N_HELD, SEEDS, SAMPLES = 1000, 300, 2, 10_000  # sentences; ways to hide; shuffles of a test
