@@ -16,6 +16,7 @@ from nbformat import v4
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
+PICTURES = "image/png", "image/svg+xml"
 NAME = re.compile(r"^(\d\d)_[a-z0-9_]+$")
 
 ALLOWED_TAGS = {
@@ -187,8 +188,8 @@ def normalise(nb):
             if output.output_type in ("execute_result", "display_data"):
                 if "text/html" in output.data:  # what a widget shows without a kernel
                     output.data.pop("application/vnd.jupyter.widget-view+json", None)
-                shown = described and "image/png" in output.data
-                output.metadata = nbformat.from_dict({"image/png": {"alt": described}} if shown else {})
+                shown = {kind: {"alt": described} for kind in PICTURES if described and kind in output.data}
+                output.metadata = nbformat.from_dict(shown)
     return nb
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nbformat import writes
 
-from tools.chapters import NOTEBOOKS, PARTS, ROOT, asked_for_help, chapters, normalise, read
+from tools.chapters import NOTEBOOKS, PARTS, PICTURES, ROOT, asked_for_help, chapters, normalise, read
 from tools.execute import data_used
 from tools.formulas import STYLE
 from tools.site_pages import (
@@ -41,7 +41,9 @@ GUIDES = {  # file of the checkout: its page
     "docs/ARCHITECTURE.md": "guides/architecture",
     "docs/CONTRIBUTING.md": "guides/contributing",
 }
-REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
+REFERENCE = {
+    f"docs/{name}.md": f"guides/{name.lower()}" for name in ("GLOSSARY", "PAPERS", "SPEC", "MEASURED")
+}
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
 
@@ -84,9 +86,8 @@ def page_of(nb, source, page, where):
         cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
         for out in cell.outputs:  # a page has no kernel
             out.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
-        described = [
-            out.metadata.get("image/png", {}).get("alt") for out in cell.outputs if "metadata" in out
-        ]
+        about = [out.metadata.get(kind, {}) for out in cell.outputs if "metadata" in out for kind in PICTURES]
+        described = [one.get("alt") for one in about]
         if any(described):
             cell.metadata["mystnb"] = {"image": {"alt": next(filter(None, described))}}
     return writes(nb)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from crfbook.widgets import Lattice, lattice
 from studies.claims import PAPERS, VERDICTS, claims
 from studies.records import RESULTS, read_record
-from tools.chapters import PARTS, chapters, promise, read, title
+from tools.chapters import PARTS, ROOT, chapters, promise, read, title
 
 SHOWN = 40  # rows of a record that stand open on its page
 MEMBER = re.compile(r"([\w.*]+(?:, [\w.*]+)*) ?: (.+)")  # of a docstring: an argument, an attribute
@@ -33,6 +33,13 @@ def contents(notebooks):
                 found.append(f"- [{stem[:2]} {title(nb)}]({stem}.ipynb): {promise(nb)}")
         found.append("")
     return "\n".join(found)
+
+
+@cache
+def terms():
+    """The terms of the glossary."""
+    text = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8")
+    return [term for term in re.findall(r"^\| ([^|]+?) \|", text, re.M) if term != "term"]
 
 
 def toctree(caption, names):

@@ -8,6 +8,7 @@ shows the figure of chapter NN whose description begins with these words, `@outp
 output that contains them: figures and numbers stay those of the chapters. `> text` is a note for the teacher.
 """
 
+import base64
 import html
 import re
 import shutil
@@ -16,7 +17,7 @@ import sys
 from functools import cache
 from string import Template
 
-from tools.chapters import NOTEBOOKS, ROOT, alt_text, asked_for_help, chapters, read
+from tools.chapters import NOTEBOOKS, PICTURES, ROOT, alt_text, asked_for_help, chapters, read
 from tools.formulas import STYLE, markdown
 
 TEACHING = NOTEBOOKS / "teaching"
@@ -42,9 +43,12 @@ def figure(number, words):
     """The stored picture of a chapter's cell, its description as the alternative text (the last one)."""
     of = [cell for cell in cells(number) if alt_text(cell.source).startswith(words)]
     cell = the_one(number, words, of)
-    *_, png = [out.data["image/png"] for out in cell.outputs if "image/png" in out.get("data", {})]
+    *_, (kind, text) = [
+        one for out in cell.outputs for one in out.get("data", {}).items() if one[0] in PICTURES
+    ]
+    text = text.strip() if kind == "image/png" else base64.b64encode(text.encode()).decode()
     alt = html.escape(alt_text(cell.source))
-    return f'<figure><img src="data:image/png;base64,{png.strip()}" alt="{alt}"></figure>'
+    return f'<figure><img src="data:{kind};base64,{text}" alt="{alt}"></figure>'
 
 
 def output(number, words):

@@ -8,6 +8,7 @@ Nothing is ever downloaded here: `python -m data_fetch NAME` does that, once. Pu
     grammar                      the machine behind both: text files, weighted choices, a grammar
     twins/*.txt                  words and rules of the twins, plain text to read and edit
     simulated                    hidden Markov models without any text
+    tiny                         the chain of three words that the book computes by hand
 """
 
 from __future__ import annotations

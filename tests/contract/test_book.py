@@ -43,8 +43,9 @@ def code_lines(cell):
 
 
 def words(nb):
-    """Words of prose: without formulas, code, link targets and the references."""
+    """Words of prose: without formulas, code, link targets, the references, and answers that are folded."""
     text = "\n\n".join(c.source for c in nb.cells if c.cell_type == "markdown")
+    text = re.sub(r"<details>.*?</details>", " ", text, flags=re.S)
     text = re.sub(r"```.*?```|\$\$.*?\$\$|\\begin\{.*?\\end\{[^}]*\}|<!--.*?-->", " ", text, flags=re.S)
     text = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|<[^>]+>", " ", text)
     return len(re.findall(r"[^\W_][\w'’-]*", text))
@@ -174,8 +175,8 @@ def rule_cell_sizes(nb, stem):
 def rule_figures_are_described(nb, stem):
     for number, cell in enumerate(nb.cells):
         for output in cell.get("outputs", []):
-            if "image/png" in output.get("data", {}):
-                said = output.metadata.get("image/png", {}).get("alt", "")
+            for kind in set(book.PICTURES) & set(output.get("data", {})):
+                said = output.metadata.get(kind, {}).get("alt", "")
                 assert len(said.split()) >= 5, (
                     f"cell {number} draws, and opens with no comment '# Figure: ...'"
                 )
@@ -365,7 +366,10 @@ BROKEN = [
     (rule_cell_sizes, lambda nb: [setattr(c, "source", _LONG[:60]) for c in code_cells(nb)[1:]]),
     (rule_cell_sizes, lambda nb: [c.metadata.update(tags=["algorithm"]) for c in code_cells(nb)[1:3]]),
     (rule_cell_sizes, _set("source", "x = '" + "x" * 120 + "'")),
-    (rule_figures_are_described, _output(_STREAM("display_data", data={"image/png": "AAAA"}))),
+    *(
+        (rule_figures_are_described, _output(_STREAM("display_data", data={kind: "AAAA"})))
+        for kind in ("image/png", "image/svg+xml")
+    ),
     *(
         (
             rule_figures_are_described,

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import nbformat
 import pytest
+from docutils import nodes
 
 import crfbook
 from tools import chapters as book
@@ -16,6 +17,7 @@ from tools import site, site_pages
 from tools.execute import Run
 
 FACES = "decoding", "dynamic", "distributed", "evaluation", "plotting", "widgets"
+GLOSSARY = (book.ROOT / "docs" / "GLOSSARY.md").read_text()
 API = site.WRITTEN / "api"
 
 
@@ -82,7 +84,8 @@ def test_every_picture_says_what_it_shows(built):
     for path in book.chapters():
         alts = Text(built[f"{path.stem}.html"]).alts
         stored = [out for cell in book.read(path).cells for out in cell.get("outputs", ())]
-        assert len(alts) == sum("image/png" in out.get("data", {}) for out in stored), path.stem
+        pictures = [out for out in stored if set(book.PICTURES) & set(out.get("data", {}))]
+        assert len(alts) == len(pictures), path.stem
         assert all(len(alt.split()) >= 5 for alt in alts), path.stem
 
 
@@ -95,6 +98,20 @@ def test_pages_have_neighbours_sections_and_their_notebook(built):
     stars = [h for h in re.findall(r'nav-link" href="#[^"]+">(.*?)</a>', contents, re.S) if h.endswith("*")]
     assert any("The kernel" in h for h in stars) and any("Cost" in h for h in stars)
     assert "google.colab" not in page and "NBVAL" not in page and "holds:" not in page
+
+
+def test_the_first_use_of_a_term_leads_to_the_glossary(built):
+    places = set(re.findall(r' id="([^"]+)"', built["guides/glossary.html"]))
+    for path in book.chapters():
+        linked = re.findall(
+            r'class="term[^"]*" href="guides/glossary\.html#([^"]+)"', built[f"{path.stem}.html"]
+        )
+        assert len(linked) == len(set(linked)) and set(linked) <= places, path.stem
+        assert len(linked) >= 5, path.stem
+    for row in re.findall(r"^\| (.+) \| (.+) \| (.*) \| (\d\d) \|$", GLOSSARY, re.M):
+        pages = [built[f"{path.stem}.html"] for path in book.chapters() if path.stem[:2] == row[3]]
+        assert all(f'glossary.html#{nodes.make_id(row[0])}"' in page for page in pages), row[0]
+    assert len(site_pages.terms()) == len(set(site_pages.terms())) > 60
 
 
 def test_each_chapter_is_in_one_part():

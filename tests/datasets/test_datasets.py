@@ -2,7 +2,9 @@
 
 from collections import Counter
 from functools import cache
+from itertools import pairwise, product
 
+import numpy as np
 import pytest
 
 import crfbook
@@ -232,3 +234,29 @@ def test_twin_has_the_columns_of_its_corpus(name, task):
             corpus.train.names == generated.train.names
             and corpus.train.label_name == generated.train.label_name
         )
+
+
+def test_the_tiny_chain_sums_to_a_hundred():
+    """What pages compute by hand: sums over all labellings, and which is best."""
+    from crfbook.datasets.tiny import TINY
+
+    both = list(product(range(2), repeat=3))
+
+    def mass(y):
+        pairs = np.prod([TINY.psi_edge[pair] for pair in pairwise(y)])
+        return TINY.psi_node[range(3), list(y)].prod() * pairs
+
+    def beside(y, z):
+        pairs = np.prod([TINY.psi_second[pair] for pair in pairwise(z)])
+        return mass(y) * pairs * TINY.psi_link[list(y), list(z)].prod()
+
+    masses = {y: mass(y) for y in both}
+    assert list(masses.values()) == [16, 8, 16, 24, 4, 2, 12, 18]
+    assert sum(masses.values()) == 100 and max(masses, key=masses.get) == (0, 1, 1)
+    assert tuple(TINY.psi_node.argmax(1)) == (0, 1, 0)
+    assert sum(m * TINY.psi_skip[y[0], y[2]] for y, m in masses.items()) == 152
+    joint = {(y, z): beside(y, z) for y in both for z in both}
+    assert sum(joint.values()) == 9100 and max(joint, key=joint.get) == ((0, 1, 1), (0, 1, 1))
+    np.testing.assert_array_equal(TINY.log_node, np.log(TINY.psi_node))
+    with pytest.raises(ValueError, match="read-only"):
+        TINY.psi_edge[0, 0] = 2

@@ -271,3 +271,35 @@ def test_tagged_text_refuses(ax):
         plotting.tagged_text(TEXT, CHUNKED[:1], ax=ax)
     with pytest.raises(ValueError, match=r"confidence\[0\]"):
         plotting.tagged_text(TEXT, CHUNKED, [[2.0] * 5, [1.0]], ax=ax)
+
+
+def test_graph_draws_what_it_returns(ax):
+    places = {"y_0": (0, 1), "y_1": (1, 1), "x_1": (1, 0)}
+    look = dict(observed=["x_1"], marked=["y_0", ("y_0", "y_1")], texts={(0.5, 2): "two"})
+    drawn = plotting.graph(
+        places, [("y_0", "y_1", 0.4)], [("y_1", "x_1")], [("y_0",), ("y_0", "x_1")], ax=ax, **look
+    )
+    assert drawn["factors"] == {("y_0",): (0.0, 0.38), ("y_0", "x_1"): (0.5, 0.5)}
+    assert texts(ax) == ["$y_0$", "$y_1$", "$x_1$", "two"] and len(ax.lines) == 2
+    circles = [patch for patch in ax.patches if hasattr(patch, "get_radius")]
+    assert [patch.center for patch in circles] == list(places.values())
+    assert [patch.get_facecolor()[:3] != (1, 1, 1) for patch in circles] == [False, False, True]
+    lines = [patch for patch in ax.patches if patch not in circles]
+    assert len(lines) == 2 + 3, "a link, an arrow, and a line from a square to each variable"
+    ax.figure.canvas.draw()
+    ends = [line.get_path().vertices[[0, -1]] for line in lines]
+    np.testing.assert_allclose(np.hypot(*(ends[0] - [(0, 1), (1, 1)]).T), 0.26, atol=0.02)
+    assert ends[0][0, 1] < 1, "bent to the right"
+    np.testing.assert_allclose(ends[1][0], (1, 0.74), atol=0.02, err_msg="from the edge of the circle")
+
+
+def test_a_graph_of_its_own_is_vectors():
+    first, again = (plotting.graph({"y": (0, 0)}, names={"y": "<&"}) for _ in range(2))
+    assert first._repr_svg_().count("<svg") == 1 and first.svg == again.svg and not plt.get_fignums()
+    assert repr(first) == "Graph of 1 variables, 0 lines, 0 factors"
+    assert plotting.graph({}).svg and plotting.graph({"y": (0, 0)}, ax=plt.gca())._repr_svg_() is None
+    plt.close()
+    with pytest.raises(ValueError, match="'z' has no place; there are 'y'"):
+        plotting.graph({"y": (0, 0)}, [("y", "z")])
+    with pytest.raises(ValueError, match="'z' has no place"):
+        plotting.graph({"y": (0, 0)}, factors=[("z",)])

@@ -10,7 +10,7 @@ from docutils import nodes
 
 from tools.chapters import NAME
 from tools.formulas import to_mathml
-from tools.site_pages import docstring, used_in
+from tools.site_pages import docstring, terms, used_in
 
 project = "crfbook"
 html_title = "crfbook"
@@ -50,15 +50,49 @@ html_theme_options = {
 CHAPTERS = re.compile(r"\b[Cc]hapters?\s+\d\d\b(?:(?:,| and| to| or|, and)\s+\d\d\b)*")
 
 
+GLOSSARY = "guides/glossary"
+KEPT = nodes.reference, nodes.FixedTextElement, nodes.literal, nodes.raw, nodes.math, nodes.title
+
+
+def running(doctree, besides=()):
+    """The texts of a page outside links, code, formulas and titles."""
+    for text in list(doctree.findall(nodes.Text)):
+        around = text.parent
+        while around and not isinstance(around, (*KEPT, *besides)):
+            around = around.parent
+        if around is None:
+            yield text
+
+
+def link_terms(app, doctree, page):
+    """The first use of each term of the glossary in a chapter becomes a link; there, terms are places."""
+    if page == GLOSSARY:
+        for row in doctree.findall(nodes.row):
+            row["ids"].append(nodes.make_id(row[0].astext()))
+    if not NAME.match(page):
+        return
+    uri, left = app.builder.get_relative_uri(page, GLOSSARY), set(terms())
+    for text in running(doctree, (nodes.table,)):
+        words = str(text)
+        hits = [(hit.start(), -len(term), hit.end(), term)
+                for term in left if (hit := re.search(rf"\b{re.escape(term)}(?:e?s)?\b", words, re.I))]  # fmt: skip
+        found, at = [], 0
+        for start, _, end, term in sorted(hits):
+            if start < at:
+                continue
+            link = nodes.reference("", words[start:end], refuri=f"{uri}#{nodes.make_id(term)}", internal=True)
+            link["classes"].append("term")
+            found += [nodes.Text(words[at:start]), link]
+            at = end
+            left.discard(term)
+        if found:
+            text.parent.replace(text, [*found, nodes.Text(words[at:])])
+
+
 def link_chapters(app, doctree, page):
     """Every chapter that running text names by its number becomes a link to it."""
     pages = {name[:2]: name for name in app.env.found_docs if NAME.match(name)}
-    for text in list(doctree.findall(nodes.Text)):
-        around = text.parent
-        while around and not isinstance(around, (nodes.reference, nodes.FixedTextElement, nodes.literal)):
-            around = around.parent
-        if around is not None or isinstance(text.parent, (nodes.raw, nodes.math, nodes.title)):
-            continue
+    for text in running(doctree):
         found, at = [], 0
         for name in CHAPTERS.finditer(text):
             for place, number in enumerate(re.finditer(r"\d\d", name[0])):
@@ -104,6 +138,7 @@ def setup(app):
     app.config.html_static_path = [f"{app.srcdir}/_static"]
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("doctree-resolved", link_chapters)
+    app.connect("doctree-resolved", link_terms)
     app.connect("autodoc-process-docstring", docstrings)
     app.connect("autodoc-skip-member", members)
     app.connect("html-page-context", notebook_of)
