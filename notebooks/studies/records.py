@@ -160,7 +160,7 @@ def rounded(make):
 
     def rows(**options):
         made = make(**options)
-        made = made if isinstance(made, list) else [made]
+        made = [made] if isinstance(made, dict) else made
         return [{k: f"{x:.5g}" if isinstance(x, float) else x for k, x in row.items()} for row in made]
 
     return rows

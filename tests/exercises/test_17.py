@@ -28,9 +28,12 @@ def test_1_labellings_with_a_probability():
     assert (listed() > 0).sum() == 34
 
 
-def test_2_no_label_can_follow_and_make_a_chunk_of_bioes_longer():
+def test_2_what_may_stand_before_and_behind_a_chunk():
     from crfbook.evaluation import chunks
 
+    for before, after in product(("O", "B-X", "I-X", "B-Y"), ("O", "B-X", "B-Y")):
+        assert ("X", 2, 4) in chunks(["B-X", before, "B-X", "I-X", after], "BIO")
+        assert ("X", 2, 4) not in chunks(["B-X", before, "B-X", "I-X", "I-X"], "BIO")
     for after in ("O", "B-X", "S-X", "S-Y", "B-Y"):
         assert ("X", 0, 2) in chunks(["B-X", "E-X", after], "BIOES")
 
