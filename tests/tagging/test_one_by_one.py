@@ -103,7 +103,7 @@ def test_a_sentence_is_answered_as_in_a_corpus(kind, constrained, way):
         allowed = rng.random((4, 4)) < 0.8
         start, end = np.array([1, 1, 0, 1], bool), np.array([1, 0, 1, 1], bool)
         limits = {"allowed": allowed | np.eye(4, dtype=bool), "start": start, "end": end}
-        model.constraints_ = inference.Constraints(*limits.values())
+        model.constraints_ = Constraints(*limits.values())
         X = [x for x in X if len(x) > 1]
     assert taken(model, X)
     labels, p_node, best = by_corpus(model, X)
