@@ -74,8 +74,8 @@ def link_terms(app, doctree, page):
     uri, left = app.builder.get_relative_uri(page, GLOSSARY), set(terms())
     for text in running(doctree, (nodes.table,)):
         words = str(text)
-        hits = [(hit.start(), -len(term), hit.end(), term)
-                for term in left if (hit := re.search(rf"\b{re.escape(term)}(?:e?s)?\b", words, re.I))]  # fmt: skip
+        found = ((re.search(rf"\b{re.escape(term)}(?:e?s)?\b", words, re.I), term) for term in left)
+        hits = [(hit.start(), -len(term), hit.end(), term) for hit, term in found if hit]
         found, at = [], 0
         for start, _, end, term in sorted(hits):
             if start < at:
