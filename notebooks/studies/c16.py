@@ -32,7 +32,7 @@ WAYS = {  # which labels are kept, with each of these probabilities
 }
 O_HIDDEN = "no O", "half complete"
 N_TRAIN, N_HELD, SEEDS, SAMPLES = 1000, 300, 2, 10_000  # sentences; ways to hide; shuffles of a test
-C2, TOL, MOST, ROUNDS = (0.05, 0.3, 2.0), 1e-3, 300, 3
+C2, TOL, MOST, ROUNDS = (0.002, 0.01, 0.05, 0.3, 2.0), 1e-3, 1000, 3
 
 
 class Bench:
