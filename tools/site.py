@@ -30,6 +30,7 @@ THEME = ROOT / "tools" / "theme"
 RECORDS = NOTEBOOKS / "results"
 WRITTEN = ROOT / "docs" / "site"  # the index, and the texts of the API reference
 GUIDES = {  # file of the checkout: its page
+    "docs/GLOSSARY.md": "guides/glossary",
     "docs/INSTALLING.md": "guides/installing",
     "docs/USING.md": "guides/using",
     "docs/COMING_FROM_SKLEARN_CRFSUITE.md": "guides/coming_from_sklearn_crfsuite",
@@ -41,9 +42,7 @@ GUIDES = {  # file of the checkout: its page
     "docs/ARCHITECTURE.md": "guides/architecture",
     "docs/CONTRIBUTING.md": "guides/contributing",
 }
-REFERENCE = {
-    f"docs/{name}.md": f"guides/{name.lower()}" for name in ("GLOSSARY", "PAPERS", "SPEC", "MEASURED")
-}
+REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
 

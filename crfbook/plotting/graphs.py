@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crfbook.plotting.style import COLOURS, FAINT, INK, axes
+from crfbook.plotting.style import COLOURS, FAINT, INK, as_array, axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,13 +49,20 @@ def graph(
     texts : {(x, y): what stands there}, for titles.
 
     Returns {"places", "links", "arrows", "factors": {tuple: (x, y)}}. Without `ax` the picture is a drawing
-    of its own as SVG, which a notebook shows. Raises ValueError for a variable without a place.
+    of its own as SVG, which a notebook shows. Raises ValueError for a variable without a
+    place, a place that is no pair of finite numbers, and for what is marked and not drawn.
     """
     links, arrows, factors = list(links), list(arrows), _placed(places, factors)
     joined = {pair[:2] for pair in (*links, *arrows)} | set(factors)
     for what in {*observed, *(variable for some in joined for variable in some)}:
         if what not in places:
             raise ValueError(f"{what!r} has no place; there are {', '.join(map(repr, places))}")
+    for what, place in places.items():
+        if not np.isfinite(as_array(place, (2,), f"the place of {what!r}")).all():
+            raise ValueError(f"the place of {what!r}: expected two finite numbers, got {place}")
+    for what in marked:
+        if what not in joined and what not in places:
+            raise ValueError(f"marked: expected a variable, a line or a factor, got {what!r}")
     points = np.array([*places.values(), *factors.values(), *(texts or {})], dtype=float).reshape(-1, 2)
     low, high = (points.min(0) - 0.4, points.max(0) + 0.4) if len(points) else (np.zeros(2), np.ones(2))
     own, ax = ax is None, axes(ax, *0.75 * (high - low))

@@ -303,3 +303,9 @@ def test_a_graph_of_its_own_is_vectors():
         plotting.graph({"y": (0, 0)}, [("y", "z")])
     with pytest.raises(ValueError, match="'z' has no place"):
         plotting.graph({"y": (0, 0)}, factors=[("z",)])
+    with pytest.raises(ValueError, match="place of 'y': expected two finite numbers, got"):
+        plotting.graph({"y": (float("nan"), 0)})
+    with pytest.raises(ValueError, match=r"place of 'y': expected an array of shape \(2,\), got \(3,\)"):
+        plotting.graph({"y": (0, 0, 0)})
+    with pytest.raises(ValueError, match="marked: expected a variable, a line or a factor, got 'z'"):
+        plotting.graph({"y": (0, 0)}, marked=["z"])

@@ -64,6 +64,17 @@ def running(doctree, besides=()):
             yield text
 
 
+def put_links(text, links):
+    """Links in the place of parts of a text: [(start, end, address, class), ...] in their order."""
+    found, at = [], 0
+    for start, end, uri, kind in links:
+        link = nodes.reference("", str(text)[start:end], refuri=uri, internal=True, classes=kind)
+        found += [nodes.Text(str(text)[at:start]), link]
+        at = end
+    if found:
+        text.parent.replace(text, [*found, nodes.Text(str(text)[at:])])
+
+
 def link_terms(app, doctree, page):
     """The first use of each term of the glossary in a chapter becomes a link; there, terms are places."""
     if page == GLOSSARY:
@@ -73,39 +84,30 @@ def link_terms(app, doctree, page):
         return
     uri, left = app.builder.get_relative_uri(page, GLOSSARY), set(terms())
     for text in running(doctree, (nodes.table,)):
-        words = str(text)
-        found = ((re.search(rf"\b{re.escape(term)}(?:e?s)?\b", words, re.I), term) for term in left)
-        hits = [(hit.start(), -len(term), hit.end(), term) for hit, term in found if hit]
-        found, at = [], 0
-        for start, _, end, term in sorted(hits):
-            if start < at:
-                continue
-            link = nodes.reference("", words[start:end], refuri=f"{uri}#{nodes.make_id(term)}", internal=True)
-            link["classes"].append("term")
-            found += [nodes.Text(words[at:start]), link]
-            at = end
-            left.discard(term)
-        if found:
-            text.parent.replace(text, [*found, nodes.Text(words[at:])])
+        tried = ((re.search(rf"\b{re.escape(term)}(?:e?s)?\b", text, re.I), term) for term in left)
+        links, at = [], 0
+        for start, _, end, term in sorted(
+            (hit.start(), -len(term), hit.end(), term) for hit, term in tried if hit
+        ):
+            if start >= at:
+                links.append((start, end, f"{uri}#{nodes.make_id(term)}", ["term"]))
+                left.discard(term)
+                at = end
+        put_links(text, links)
 
 
 def link_chapters(app, doctree, page):
     """Every chapter that running text names by its number becomes a link to it."""
     pages = {name[:2]: name for name in app.env.found_docs if NAME.match(name)}
     for text in running(doctree):
-        found, at = [], 0
+        links = []
         for name in CHAPTERS.finditer(text):
             for place, number in enumerate(re.finditer(r"\d\d", name[0])):
-                start = name.start() + (number.start() if place else 0)
-                end = name.start() + number.end()
-                if number[0] not in pages or pages[number[0]] == page:
-                    continue
-                uri = app.builder.get_relative_uri(page, pages[number[0]])
-                link = nodes.reference("", str(text)[start:end], refuri=uri, internal=True)
-                found += [nodes.Text(str(text)[at:start]), link]
-                at = end
-        if found:
-            text.parent.replace(text, [*found, nodes.Text(str(text)[at:])])
+                if number[0] in pages and pages[number[0]] != page:
+                    uri = app.builder.get_relative_uri(page, pages[number[0]])
+                    start = name.start() + (number.start() if place else 0)
+                    links.append((start, name.start() + number.end(), uri, []))
+        put_links(text, links)
 
 
 def inline_math(self, node):
