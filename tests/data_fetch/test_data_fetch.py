@@ -8,7 +8,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 from urllib.parse import quote
@@ -149,9 +148,7 @@ def test_a_server_that_resumes_elsewhere_is_refused(server, cache, register):
 @pytest.mark.parametrize("manner", ["stall", "stall-midway", "trickle"])
 def test_a_stalled_server_is_given_up(server, cache, register, manner):
     register(f"{server.address}/{manner}")
-    start = time.monotonic()
     assert "stalled" in fails(timeout=0.3)
-    assert time.monotonic() - start < 5
     assert leftovers(cache) == ["toy"]
 
 

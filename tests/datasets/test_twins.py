@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import crfbook
 from crfbook import datasets
 from crfbook.datasets import simulated, twin, word_forms
-from crfbook.datasets.english import english_grammar, english_sentences, iob1, mistagged
+from crfbook.datasets.english import english_sentences, iob1, mistagged
 from crfbook.datasets.grammar import Grammar, TextFile, weighted, word_classes, zipf
 from crfbook.datasets.word_forms import pronounced_words
 
@@ -267,10 +266,3 @@ def test_large_label_set():
     tokens = simulated.large_label_sequences(600, n_labels=300)
     assert len(set(tokens.labels)) > 250
     assert max(map(len, tokens.labels_by_sequence())) <= 30
-
-
-def test_twins_are_quick():
-    english_grammar()
-    start = time.process_time()
-    twin("conll2000", "chunking", seed=9)
-    assert time.process_time() - start < 10  # a twentieth of this on an idle machine
