@@ -92,3 +92,19 @@ def test_rows(tmp_path, monkeypatch):
         gain = float(row["F1"]) - f1[row["way"], "marginal likelihood"]
         assert float(row["gain"]) == pytest.approx(gain, abs=0.02) and 0 < float(row["p"]) <= 1
         assert row["end"] in ("converged", "max_iterations", "no sentence")
+
+
+def test_the_grid_goes_on_until_the_best_is_inside(bench, monkeypatch):
+    monkeypatch.setattr(study, "C2", (4.0, 2.0, 1.0, 0.5, 0.25, 0.125))
+
+    def labels(part, fit):  # the smaller the distance to `best`, the more sentences are right
+        gold = bench.parts[part].gold
+        n = len(gold) - int(round(4 * abs(np.log2(fit[0] / best)))) if fit else 0
+        return gold[:n] + [["O"] * len(one) for one in gold[n:]]
+
+    monkeypatch.setattr(bench, "labels", labels)
+    for best, tried in ((1.0, 3), (2.0, 4), (0.5, 4), (0.25, 5), (0.125, 5)):
+        about, _ = bench.best(lambda *given: (given[-1], None, "converged", 1), None)
+        assert (about["c2"], about["tried"]) == (best, tried)
+    about, _ = bench.best(lambda *given: None, None)
+    assert (about["c2"], about["tried"], about["end"]) == (4.0, 4, "no sentence")  # of equals the largest
