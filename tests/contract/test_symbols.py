@@ -89,6 +89,17 @@ def test_no_row_is_stale_and_none_is_said_twice():
         seen |= {(symbol, chapter) for chapter in where}
 
 
+def two_meanings(row):
+    """A semicolon stands before the same letter with an index ("; $L_j$: of chain $j$") alone."""
+    return row["chapters"] != "all" and re.search(r";(?! \$)", row["meaning"])
+
+
+def test_a_letter_has_one_meaning_in_a_chapter():
+    assert not [row for row in declared() if two_meanings(row)]
+    assert two_meanings({"chapters": "12", "meaning": "sentences in a batch; taggings passed on"})
+    assert not two_meanings({"chapters": "02", "meaning": "a number; $a_i$: of shard $i$"})
+
+
 def test_a_formula_is_taken_apart():
     tex = r"\hat\alpha_t(y') = \mathcal{L}(w) + \sum_{k} \texttt{log\_node}[t, y] \psi_{edge}"
     assert symbols(tex + r" \tilde y \text{ if } TLW") == set("tywkTLW") | {
