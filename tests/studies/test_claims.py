@@ -59,16 +59,12 @@ def test_what_a_claim_points_to_is_there(paper):
     assert f'claims("{paper}"' in text[PAPERS[paper][0]]["code"]
 
 
-@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
-def test_stored_tables_are_those_of_today(path):
-    """Claims that a chapter shows: all of a paper, or of some places, in one table or in several.
-
-    `python -m tools.outputs NN` stores. Budgets may be printed instead of being a column.
-    """
-    found, cells = {}, book.read(path).cells
+def shown(path):
+    """({paper: the claims that a chapter shows, in one table or in several}, what it prints)."""
+    found, cells, paper = {}, book.read(path).cells, None
     for cell in cells:
-        paper = re.search(r'\bclaims\("(\w+)"\)', cell.source)
-        if cell.cell_type != "code" or not paper:
+        paper = re.search(r'\bclaims\("(\w+)"\)', cell.source) or paper
+        if cell.cell_type != "code" or not paper or not re.search(r"\b(claims|Narrow)\(", cell.source):
             continue
         found.setdefault(paper[1], [])
         for output in cell.outputs:
@@ -79,14 +75,28 @@ def test_stored_tables_are_those_of_today(path):
                 table = pd.DataFrame(rows, columns=["claim", *columns]).map(unescape)
                 found[paper[1]].append(table.set_index("claim"))
     printed = "\n".join(one.get("text", "") for cell in cells for one in cell.get("outputs", []))
-    for paper, tables in found.items():
-        stored, today = pd.concat(tables), claims(paper, RESULTS).set_index("claim")
-        columns = list(stored)
+    return {paper: pd.concat(tables) for paper, tables in found.items() if tables}, printed
+
+
+@pytest.mark.parametrize("path", book.chapters(), ids=lambda path: path.stem)
+def test_stored_tables_are_those_of_today(path):
+    """What a chapter shows of a place is all of that place. `python -m tools.outputs NN` stores.
+
+    Budgets may be printed instead of being a column.
+    """
+    tables, printed = shown(path)
+    for paper, stored in tables.items():
+        today, columns = claims(paper, RESULTS).set_index("claim"), list(stored)
         assert set(stored.index) <= set(today.index) and set(today) - set(columns) <= {"where", "budget"}
-        if path.stem[:2] != PAPERS[paper][0]:  # what it shows of a place is all of that place
-            today = today[today["where"].isin(today.loc[stored.index, "where"])]
+        today = today[today["where"].isin(today.loc[stored.index, "where"])]
         assert "budget" in columns or all(one in printed for one in today["budget"])
         pd.testing.assert_frame_equal(stored.sort_index(), today[columns].sort_index(), check_names=False)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_book_shows_each_claim(paper):
+    seen = {claim for path in book.chapters() for claim in shown(path)[0].get(paper, pd.DataFrame()).index}
+    assert set(claims(paper, RESULTS)["claim"]) <= seen
 
 
 def test_a_narrow_table_has_all_rows_in_short_lines():
