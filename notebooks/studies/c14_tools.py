@@ -48,7 +48,7 @@ CORPORA = {"chunking": "chunking", "names": "ner", "ewt": "ewt", "joint": "joint
 C2, GOALS = 1.0, (1e-2, 1e-3, 1e-4)  # the penalty; goals above the optimum, relative
 LIMIT, FEW = 300, 1  # CPU seconds of a training; iterations of one for its weights alone
 LAYERS, MOST_LABELS = 500, 100  # sentences of layers; labels of torch-struct, whose tables have L^3 numbers
-ONCE = "CRF++", "MALLET"  # each is far from the end at LIMIT; a second process would say the same
+ONCE = {"names": ("MALLET",), "joint": ("Wapiti",)}  # far from the end at LIMIT: so once
 SETS = "observed", "dense"
 PAD = "_"  # in place of the attributes that a token has not
 HERE = Path(__file__).parent
@@ -409,5 +409,6 @@ def tools(corpus, n_sentences=None, processes=3, limit=LIMIT, sets=SETS, names=t
     yield layers, each(rounded(layer_row), keys, **options), data
     keys = cells(process=rounds, features=sets, tool=there(names))  # at the end: hours that resume
     keys = [key for key in keys if key["features"] in TOOLS[key["tool"]].sets]
-    keys = [key for key in keys if key["process"] == 1 or key["tool"] not in ONCE]
+    once = ONCE.get(corpus, ("CRF++", "MALLET"))
+    keys = [key for key in keys if key["process"] == 1 or key["tool"] not in once]
     yield rows, each(rounded(tool_row), keys, best=best, limit=limit, **options), data
