@@ -24,8 +24,8 @@ def log_z_of(corpus, features, w, constraints=None):
     for i, (lo, hi) in enumerate(pairwise(corpus.seq_ptr)):
         if lo < hi:
             p_node, sums = np.empty_like(log_node[lo:hi]), DefaultPairs.batch.no_sums(model.edges)
-            log_z[i] = default_log_sums(log_node[lo:hi], model.edges.scores, 1.0, p_node, sums.count)
-            assert default_log_sums(log_node[lo:hi], model.edges.scores, 0.0, p_node, sums.count) == log_z[i]
+            log_z[i] = default_log_sums(log_node[lo:hi], model.edges, 1.0, p_node, sums.count)
+            assert default_log_sums(log_node[lo:hi], model.edges, 0.0, p_node, sums.count) == log_z[i]
     return log_z
 
 
