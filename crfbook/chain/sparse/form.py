@@ -233,7 +233,7 @@ class DefaultBatch(Batch):
     def log_sums(edges, log_node, edge_class, weight, sums):
         """As in `Batch`, see `default_log_sums`."""
         p_node = np.empty_like(log_node)
-        return default_log_sums(log_node, edges.scores, weight, p_node, sums.count), p_node
+        return default_log_sums(log_node, edges, weight, p_node, sums.count), p_node
 
 
 def default_sums(n_pairs, squares=False):

@@ -133,7 +133,7 @@ def loss_by_lists(s, theta, scale, spread, layout, lists, work):
     refresh_cells(work.cells, theta, work.pairs, work.edges)
     score_nodes(s, theta, scale, layout, lists, psi)
     p_node = work.p_node[: last - first]
-    return default_log_sums(psi, work.edges.scores, 0.0, p_node, work.product) - gold
+    return default_log_sums(psi, work.edges, 0.0, p_node, work.product) - gold
 
 
 @kernel
@@ -190,7 +190,7 @@ def add_gradient_by_lists(s, step, layout, lists, work, theta):
             work.active
         )  # fmt: skip
     else:
-        default_log_sums(psi, work.edges.scores, 1.0, p_node, work.product)
+        default_log_sums(psi, work.edges, 1.0, p_node, work.product)
     low, high = move_pairs(cells, step, work, theta)
     for t in range(first, last):
         p_node[t - first, layout.labels[t]] -= 1.0

@@ -1,53 +1,53 @@
 # wrong: flat above the clamp, no tangent | phi-test
-def phi(u, scale, clamp):
-    if scale == "log":
+def phi(u, kind, clamp):
+    if kind == "log":
         return u, np.ones_like(u)
     low = np.minimum(u, clamp)
     return np.expm1(low), np.exp(low)
 
 # wrong: no clamp | phi-test
-def phi(u, scale, clamp):
-    return (u, np.ones_like(u)) if scale == "log" else (np.expm1(u), np.exp(u))
+def phi(u, kind, clamp):
+    return (u, np.ones_like(u)) if kind == "log" else (np.expm1(u), np.exp(u))
 
 # wrong: 1 / p, not 1 / p - 1 | phi-test
-def phi(u, scale, clamp):
-    if scale == "log":
+def phi(u, kind, clamp):
+    if kind == "log":
         return u, np.ones_like(u)
     low = np.minimum(u, clamp)
     return np.exp(low) * (1 + u - low), np.exp(low)
 
 # wrong: tiny surprises lose their digits | phi-test
-def phi(u, scale, clamp):
-    if scale == "log":
+def phi(u, kind, clamp):
+    if kind == "log":
         return u, np.ones_like(u)
     low = np.minimum(u, clamp)
     return np.exp(low) * (1 + u - low) - 1, np.exp(low)
 
 # wrong: 1/p forgotten in the reward | pointwise-test
-def pointwise(p_node, gold, scale):
+def pointwise(p_node, gold, kind):
     p = p_node[np.arange(len(gold)), gold]
-    a = np.ones_like(p) if scale == "log" else 1 / p
-    value = -np.log(p) if scale == "log" else 1 / p - 1
+    a = np.ones_like(p) if kind == "log" else 1 / p
+    value = -np.log(p) if kind == "log" else 1 / p - 1
     return value.sum(), a.sum(), np.eye(p_node.shape[1])[gold] * a[:, None]
 
 # wrong: the slope of exp is taken for 1 | pointwise-test
-def pointwise(p_node, gold, scale):
+def pointwise(p_node, gold, kind):
     p = p_node[np.arange(len(gold)), gold]
-    value = -np.log(p) if scale == "log" else 1 / p - 1
+    value = -np.log(p) if kind == "log" else 1 / p - 1
     return value.sum(), float(len(p)), np.eye(p_node.shape[1])[gold] / p[:, None]
 
 # wrong: bits for nats | pointwise-test
-def pointwise(p_node, gold, scale):
+def pointwise(p_node, gold, kind):
     p = p_node[np.arange(len(gold)), gold]
-    a = np.ones_like(p) if scale == "log" else 1 / p
-    value = -np.log2(p) if scale == "log" else 1 / p - 1
+    a = np.ones_like(p) if kind == "log" else 1 / p
+    value = -np.log2(p) if kind == "log" else 1 / p - 1
     return value.sum(), a.sum(), np.eye(p_node.shape[1])[gold] * (a / p)[:, None]
 
 # wrong: the probability of the whole, as if words were independent | pointwise-test
-def pointwise(p_node, gold, scale):
+def pointwise(p_node, gold, kind):
     p = p_node[np.arange(len(gold)), gold]
-    a = np.ones_like(p) if scale == "log" else 1 / p
-    value = -np.log(p.prod()) if scale == "log" else 1 / p.prod() - 1
+    a = np.ones_like(p) if kind == "log" else 1 / p
+    value = -np.log(p.prod()) if kind == "log" else 1 / p.prod() - 1
     return value, a.sum(), np.eye(p_node.shape[1])[gold] * (a / p)[:, None]
 
 # wrong: only the reward of the word itself | messages-test

@@ -101,9 +101,9 @@ def of_losses(losses, noise, methods):
     gains = [features_over_losses(tables[task], part) for k in (0, 1) for task, part in
              ((task, PARTS[task][k]) for task in ("pos", "ner"))]  # fmt: skip
     yield from at("04, Tables 1 and 2", losses.budget,
-        ("features matter more than the loss: gain of the next set over the range of losses; tags, names, "
-         "on test, testb, then dev, testa", more(1), [1.58, 3.15, 1.82], sum(gains, [])),
-        ("the same with fewer sentences: names, testb, testa", more(1), "similar",
+        ("features matter more than the loss: gain of the next set divided by the range of losses (above 1); "
+         "tags, names, on test, testb, then dev, testa", more(1), [1.58, 3.15, 1.82], sum(gains, [])),
+        ("the same with fewer sentences (above 1): names, testb, testa", more(1), "similar",
          features_over_losses(losses.few, "testb") + features_over_losses(losses.few, "testa")),
         ("the losses differ little: best less worst, tags S1, S2, names S1 to S3, on test, testb, then dev, "
          "testa (below 3.5 points)", less(3.5), [0.34, 0.46, 3.19, 2.45, 1.71],

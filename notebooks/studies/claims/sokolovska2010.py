@@ -13,7 +13,8 @@ from .judge import Found, at, less, minus, more, near, ratio, ratios, tested
 SETS = "pseudo_ngrams_3", "ngrams_3", "pseudo_ngrams_5", "ngrams_5"
 SEEN = (  # without a record: what a chapter computes, asserts and reads
     ("Algorithm 2 is as good as Algorithm 1 and cheaper", "about 50 times cheaper",
-     "errors meet; a 42nd of the passes a sweep, products to 0.1 % 1.8 times fewer", "07, Figure 3"),
+     "errors meet; a 42nd of the passes a sweep, products to 0.1 % 1.8 times fewer",
+     "07, One weight or one block"),
     ("warm starts save work", "used", "fewer evaluations down the path", "09, Cost"),
     ("sums in logarithms are slower", "avoided", "slower than scaled ones", "02, Cost"),
 )  # fmt: skip
