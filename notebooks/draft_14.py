@@ -63,7 +63,9 @@ def record(name):
     return recorded(f"14_{name}").map(number)
 """)
 code(r"""
-tools = pd.concat({full: record(f"tools_{name}") for name, full in CORPORA.items()}, names=["corpus", ""])
+observed_first = {"by": "features", "ascending": False, "kind": "stable"}
+tools = {full: record(f"tools_{name}").sort_values(**observed_first) for name, full in CORPORA.items()}
+tools = pd.concat(tools, names=["corpus", ""])
 tools = tools.assign(score=tools["F1"].fillna(tools["accuracy"])).drop(columns=["F1", "accuracy"])
 optimum = pd.concat({full: record(f"optimum_{name}") for name, full in CORPORA.items()}, names=["corpus", ""])
 """)
@@ -83,7 +85,7 @@ names = list(dict.fromkeys(tools["tool"]))[::-1]
 fig, panels = plt.subplots(2, 2, figsize=(7.5, 5.6), dpi=130, layout="constrained", sharey=True)
 for ax, corpus in zip(panels.flat, CORPORA.values()):
     for colour, marker, kind in zip(COLOURS, MARKERS, ("observed", "dense")):
-        seconds = middle["to 0.001"].loc[corpus, kind]
+        seconds = middle["to 0.001"].loc[corpus].loc[kind]
         rows = np.array([names.index(name) for name in seconds.index])
         never = np.isinf(seconds.to_numpy())
         ax.plot(seconds[~never], rows[~never], marker, color=colour, label=kind)
@@ -101,7 +103,7 @@ md(r"""
 code(r"""
 def times(corpus, kind):
     "CPU seconds of each tool to within 0.1 %, in those of crfbook."
-    column = middle["to 0.001"].loc[corpus, kind]
+    column = middle["to 0.001"].loc[corpus].loc[kind]
     return (column / column["crfbook"]).drop(["crfbook", "sklearn-crfsuite", "chaine"], errors="ignore")
 
 for corpus, kind in product(CORPORA.values(), ("observed", "dense")):
@@ -339,7 +341,8 @@ def tool_table(corpus):
     table = middle.loc[corpus][[*goals, "CPU s", "above", "MB", "score"]]
     late = tools.loc[corpus].groupby(["features", "tool"], sort=False)["stop"].first() != "its own"
     shown = table.map(short).replace("never", "> 300").assign(above=table["above"].map("{:.0e}".format))
-    return shown.assign(**{"CPU s": shown["CPU s"].mask(late, "> 300")})
+    score = table["score"].map("{:.1f}".format).replace("nan", "")
+    return shown.assign(**{"CPU s": shown["CPU s"].mask(late, "> 300"), "score": score})
 
 pd.concat({corpus: tool_table(corpus) for corpus in CORPORA.values()}, names=["corpus"])
 """)
@@ -351,11 +354,11 @@ With observed or with dense weights, all finished tools have nearly the same sco
 code(r"""
 spread = tools.groupby(["corpus", "features", "tool"], sort=False)["to 0.001"].agg(["min", "max"])
 spread = (spread["max"] / spread["min"]).replace(np.inf, np.nan)
-range_of = middle["score"].groupby(["corpus", "features"], sort=False).agg(np.ptp).unstack()
+range_of = middle["score"].groupby(["corpus", "features"]).agg(lambda x: x.max() - x.min()).unstack()
 print("best score minus worst, points:", range_of.round(2).to_string(), sep="\n")
 print(f"slowest process / fastest: median {spread.median():.2f}, largest {spread.max():.2f}")
-counted_runs = tools.groupby(["corpus", "tool"], sort=False)["process"].nunique()
-print("one process alone:", "; ".join(f"{tool} on {corpus}" for corpus, tool in counted_runs[counted_runs == 1].index))
+runs = tools.groupby(["tool", "corpus"], sort=False)["process"].nunique()
+print("one process alone:", "; ".join(map(" on ".join, runs[runs == 1].index)))
 """)
 md(r"""
 ### Tagging, models, the first answer
@@ -509,7 +512,8 @@ exact = chains["log Z"].xs("crfbook, exact", level="tool")
 theirs = chains["log Z"].xs("GRMM, junction tree", level="tool")
 assert (abs(theirs / exact - 1) < 1e-9).all()
 few = chains.drop(columns=["process", "tokens", "best off", "unsettled", "us, graph kept"])
-few.drop(["GRMM, junction tree, logs", "GRMM, TRP, logs", "crfbook, tree, GRMM's stop"], level="tool").map(short)
+left_out = ["GRMM, junction tree, logs", "GRMM, TRP, logs", "crfbook, tree, GRMM's stop"]
+few.drop(left_out, level="tool").map(short)
 """)
 md(r"""
 *Table 9. Two chains of 44 and 22, and of 44 and 3 labels: the sum of $\log Z$ (nats), its largest distance from the exact one of a sentence, sweeps, CPU microseconds a token of $\log Z$ with marginals and of decoding, memory (MB). All exact rows agree.* GRMM's TRP reads $\log Z$ from the beliefs at one labelling, ours by Bethe's formula. [The record](results/14_chains.csv) has more rows: GRMM's tables as logarithms, graphs that are kept, GRMM's rule to stop.
@@ -563,7 +567,7 @@ A CRF with templates is not the most accurate tagger there is. A bidirectional L
 """)
 code(r"""
 neural = record("neural")
-ours = {task: middle.loc[full, "observed", "crfbook"] for task, full in PARTS.items()}
+ours = {task: middle.loc[full].loc["observed"].loc["crfbook"] for task, full in PARTS.items()}
 columns = ["F1", "CPU s", "tagging CPU s", "MB", "weights", "epochs"]
 rows = neural.groupby("task", sort=False)[columns].agg(["mean", "std"])
 beside = pd.DataFrame({PARTS[task]: {
@@ -613,7 +617,7 @@ def grow(axis, label, unit, scale):
         ax.errorbar(of.median().index, of.median(), [of.median() - of.min(), of.max() - of.median()],
                     fmt=MARKERS[k] + DASHES[k], color=COLOURS[k], label=tool)
     ax.set(xscale="log", yscale="log", xlabel=label, ylabel=unit)
-    ax.set_xticks(of.median().index, of.median().index)
+    ax.set_xticks(of.median().index, of.median().index.astype(int))
     ax.xaxis.set_minor_formatter(plt.NullFormatter())
     ax.legend(frameon=False)
     plain(ax)
@@ -661,11 +665,11 @@ md(r"""
 **Which one?** Situations, what to take, and its price on the four corpora (the least and the most of them):
 """)
 code(r"""
-def span(values, form="{:.2g}"):
+def span(values, form=short):
     values = [v for v in values if not np.isnan(v)]
-    known = [form.format(v) for v in sorted(values) if np.isfinite(v)]
+    known = [form(v) for v in sorted(values) if np.isfinite(v)]
     never = f" (never on {len(values) - len(known)} of {len(values)})" if len(known) < len(values) else ""
-    return f"{known[0]} to {known[-1]}{never}"
+    return " to ".join(dict.fromkeys([known[0], known[-1]])) + never
 
 def beside(column, tool="python-crfsuite", kind="observed"):
     "What crfbook needs of a tool's seconds or memory, a corpus."
@@ -674,8 +678,8 @@ def beside(column, tool="python-crfsuite", kind="observed"):
 """)
 code(r"""
 def price(arm):
-    return (f"{span(early.loc[arm])} CPU s to half a point, {span(points.loc[arm], '{:+.2f}')} points, "
-            f"{span(share.loc[arm], '{:.0%}')} of the weights")
+    return (f"{span(early.loc[arm])} CPU s to half a point, {span(points.loc[arm], '{:+.2f}'.format)} points, "
+            f"{span(share.loc[arm], '{:.0%}'.format)} of the weights")
 
 first = middle["first answer"].xs("observed", level="features").unstack("tool")
 calls = 1 / beside("sentences/s, one")
@@ -689,10 +693,10 @@ def cost(arm, more=""):
 
 situations = [
     ("a safe start", "CRF(c2=...) (L-BFGS)",
-     f"{span(early.loc['L-BFGS'])} CPU s to half a point; on at most {better.sum(axis=1).max()} of {len(last)} "
-     "corpora another arm is above it"),
+     f"{span(early.loc['L-BFGS'])} CPU s to half a point; another arm is above it on at most "
+     f"{better.sum(axis=1).max()} of {len(last)} corpora"),
     ("the best labels, whatever they cost", "try a BiLSTM-CRF, too",
-     f"{neural_said}; {span(longer, '{:.0f}')} times the CPU seconds of training"),
+     f"{neural_said}; {span(longer, '{:.0f}'.format)} times the CPU seconds of training"),
     ("a new model every few seconds", 'CRF("pa", c=...)', cost("PA", "; no probabilities")),
     ("the same, with probabilities", 'CRF("sgd", c2=...)', cost("SGD")),
     ("a small model", 'CRF("owlqn", c1=...)', cost("OWL-QN")),
@@ -703,7 +707,8 @@ seconds_of = {tool: middle["to 0.001"].xs(tool, level="tool") for tool in ("pyth
 situations += [
     ("the optimum of a penalty, with a proof", "CRF(c2=...)",
      f"{span(beside('to 0.0001'))} of CRFsuite's seconds to 0.01 %, {span(beside('MB'))} of its memory"),
-    ("one sentence a call, tens of labels", "python-crfsuite", f"{span(1 / few_labels)} of crfbook's seconds"),
+    ("one sentence a call, tens of labels", "python-crfsuite",
+     f"{span(1 / few_labels)} of crfbook's seconds"),
     ("one sentence a call, hundreds of labels", "crfbook", f"{span(many_labels)} of CRFsuite's seconds"),
     ("a Python program that starts each time", "python-crfsuite",
      f"first answer after {span(first['python-crfsuite'])} CPU s, crfbook's after {span(first['crfbook'])}"),
@@ -752,6 +757,12 @@ book = ledger()
 counted(book)
 """)
 code(r"""
+groups = counted(book).loc["all"]
+print(f"Of {groups['claims']} claims {groups['holds']} hold, "
+      f"{groups['holds where decided']} hold where our errors decide; "
+      f"{groups['reversed']} are the other way round, {groups['undecided']} are undecided.")
+""")
+code(r"""
 print(VERDICTS)
 assert len(book) == counted(book).loc["all", "claims"]
 """)
@@ -769,7 +780,8 @@ All claims, one sentence each, and where our numbers stand:
 """)
 code(r"""
 papers = book.groupby("paper", sort=False)
-Markdown("\n\n".join(f"**{paper}**\n\n{sentences(rows)}" for paper, rows in papers))
+listed = "\n\n".join(f"**{paper}**\n\n{sentences(rows)}" for paper, rows in papers)
+Markdown(f"<details><summary>All claims</summary>\n\n{listed}\n\n</details>")
 """)
 md(r"""
 **Errors in the papers.** What is printed, and what is right:
