@@ -358,7 +358,8 @@ range_of = middle["score"].groupby(["corpus", "features"]).agg(lambda x: x.max()
 print("best score minus worst, points:", range_of.round(2).to_string(), sep="\n")
 print(f"slowest process / fastest: median {spread.median():.2f}, largest {spread.max():.2f}")
 runs = tools.groupby(["tool", "corpus"], sort=False)["process"].nunique()
-print("one process alone:", "; ".join(map(" on ".join, runs[runs == 1].index)))
+print("fewer than three processes:",
+      "; ".join(f"{tool} on {corpus}: {n}" for (tool, corpus), n in runs[runs < 3].items()))
 """)
 md(r"""
 ### Tagging, models, the first answer
@@ -678,8 +679,8 @@ def beside(column, tool="python-crfsuite", kind="observed"):
 """)
 code(r"""
 def price(arm):
-    return (f"{span(early.loc[arm])} CPU s to half a point, {span(points.loc[arm], '{:+.2f}'.format)} points, "
-            f"{span(share.loc[arm], '{:.0%}'.format)} of the weights")
+    lost, kept = span(points.loc[arm], "{:+.2f}".format), span(share.loc[arm], "{:.0%}".format)
+    return f"{span(early.loc[arm])} CPU s to half a point, {lost} points, {kept} of the weights"
 
 first = middle["first answer"].xs("observed", level="features").unstack("tool")
 calls = 1 / beside("sentences/s, one")
