@@ -104,8 +104,8 @@ def test_no_other_number_of_the_readme_is_a_measurement():
 
 
 def beside_crfsuite():
-    """crfbook / CRFsuite in the records of chapter 14: (labels, seconds to 0.1 % above the optimum, seconds of
-    tagging) of ten corpora, and the memory of the programs that train on the first four.
+    """crfbook / CRFsuite in the records of chapter 14: (labels, seconds to 0.1 % above the optimum, seconds
+    of tagging) of ten corpora, and the memory of the programs that train on the first four.
     """
     from studies import read_record
 
