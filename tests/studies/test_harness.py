@@ -463,7 +463,7 @@ def test_stored_records_name_a_commit_and_stand(path):
 
 UNNAMED = {  # records that name no frozen result, and why
     "10_growth 10_peers 11_kbest 11_peers 11_training 12_growth": "seconds alone, which no result decides",
-    "10_built 13_built": "beside programs that the reader builds",
+    "10_built 13_built 14_neural": "beside programs that the reader builds",
     "10_errors 13_skip": "no row was computed again since records name frozen results",
     "03_benchmarks 05_benchmarks 05_fast_benchmarks 06_benchmarks 08_sbcd_targets": "not timed again since "
     "timings name them",
