@@ -179,7 +179,7 @@ def dynamic(train):
 
 # job -> what it calls, and the chapters that need it; the longest first
 JOBS = {
-    "crf": (crf(), "00 01 02 03 04 05 06 09 10 12 15 16 17"),
+    "crf": (crf(), "00 01 02 03 04 05 06 09 10 12 14 15 16 17"),
     "sbcd": (
         crf(algorithm="sbcd", c1=1.0, all_possible_states=True, all_possible_transitions=True),
         "07 08 09",
@@ -190,7 +190,7 @@ JOBS = {
     "exp": (crf(loss="exp"), "04"),
     "pointwise-log": (crf(loss="pointwise-log"), "04"),
     "pointwise-exp": (crf(loss="pointwise-exp"), "04"),
-    "perceptron": (crf(algorithm="perceptron"), "05 11"),
+    "perceptron": (crf(algorithm="perceptron"), "05 11 14"),
     "pa": (crf(algorithm="pa"), "05"),
     "arow": (crf(algorithm="arow"), "05"),
     "boosting": (crf(algorithm="boosting"), "05"),

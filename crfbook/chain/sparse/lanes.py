@@ -18,9 +18,8 @@ psi, alpha (T, L, LANES), scale (T, LANES), v, beta (L, LANES), factor_buf (L,).
 import numpy as np
 
 from crfbook._jit import kernel
-from crfbook.chain.forward_backward import SMALLEST_MASS
+from crfbook.chain.forward_backward import SMALLEST_MASS, node_marginals_log
 from crfbook.chain.forward_backward_batched import exp_rows
-from crfbook.chain.vector_math import log_sum_exp
 
 LANES = 8
 NOTHING = (0.0,) * LANES
@@ -292,91 +291,119 @@ def lanes_forward_backward(b, packing, edges, log_node, log_z, p_node, sums, wor
 
 
 @kernel
-def _log_sum(x, place, stored, at, score, high, total, is_stored):
-    """log of the sum of exp x[place] whose `stored` places have score[at] added.
+def _scaled_sum(x, place, left_out):
+    """(high, sum of exp(x[i] - high)), high the largest x[i], for i of place that are not left out (M,) bool.
 
-    high, total : the largest of x[place], and the sum of exp(x[place] - high)
-    is_stored : (M,), False, and again at the end
+    (-inf, 0) where none is finite. NaN and +inf make the sum NaN.
     """
-    top, rest = -np.inf, total
-    for k in range(stored.size):
-        top = max(top, x[stored[k]] + score[at[k]])
-        rest -= np.exp(x[stored[k]] - high) if high > -np.inf else 0.0
-    if stored.size > 0 and not rest >= LEAST_SHARE * total:  # the other ones anew, from their own largest
-        is_stored[stored] = True
-        high, rest = -np.inf, 0.0
-        for i in place:
-            high = max(high, x[i]) if not is_stored[i] else high
-        for i in place if high > -np.inf else place[:0]:
-            rest += np.exp(x[i] - high) if not is_stored[i] else 0.0
-        is_stored[stored] = False
-    top = max(top, high) if rest > 0.0 else top
-    if top == -np.inf:
-        return top
-    rest *= np.exp(high - top) if rest > 0.0 else 0.0
-    for k in range(stored.size):
-        rest += np.exp(x[stored[k]] + score[at[k]] - top)
-    return top + np.log(rest)
-
-
-@kernel
-def _of_all(x, place):
-    """(the largest of x[place], the sum of exp(x[place] - it))."""
     high, total = -np.inf, 0.0
     for i in place:
-        high = max(high, x[i])
-    for i in place if high > -np.inf else place[:0]:
-        total += np.exp(x[i] - high)
+        high = x[i] if x[i] > high and not left_out[i] else high
+    for i in place:
+        if x[i] != -np.inf and not left_out[i]:
+            total += np.exp(x[i] - high)
     return high, total
 
 
 @kernel
+def _stored_sum(x, high, total, place, stored, at, score, is_stored):
+    """As `_scaled_sum` of place, but stored[k] of them have score[at[k]] added.
+
+    high, total : `_scaled_sum` of place without these scores
+    is_stored : (M,), False, and again at the end
+    """
+    rest = total
+    for i in stored:
+        rest -= np.exp(x[i] - high) if x[i] > -np.inf else 0.0
+    if stored.size > 0 and not rest >= LEAST_SHARE * total:
+        is_stored[stored] = True
+        high, rest = _scaled_sum(x, place, is_stored)
+        is_stored[stored] = False
+    top = high
+    for k in range(stored.size):
+        v = x[stored[k]] + score[at[k]]
+        top = v if v > top else top
+    if rest != 0.0:
+        rest *= np.exp(high - top)
+    for k in range(stored.size):
+        v = x[stored[k]] + score[at[k]]
+        if v != -np.inf:
+            rest += np.exp(v - top)
+    return top, rest
+
+
+@kernel
+def _log_alpha(log_node, edges, alpha):
+    """`forward_backward_log`'s log_alpha into alpha (T, M), -inf before; returns log_z, NaN if a score is."""
+    scores, no_label = edges.scores, np.zeros(log_node.shape[1], np.bool_)
+    alpha[0] = log_node[0]
+    for t in range(1, log_node.shape[0]):
+        for g in range(scores.member_ptr.size - 1):
+            cells = scores.member[scores.member_ptr[g] : scores.member_ptr[g + 1]]
+            high, total = _scaled_sum(alpha[t - 1], cells, no_label)
+            for y in scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]:
+                column = slice(edges.column_ptr[y], edges.column_ptr[y + 1])
+                stored = edges.column_prev[column], edges.column_place[column], scores.score
+                top, part = _stored_sum(alpha[t - 1], high, total, cells, *stored, no_label)
+                alpha[t, y] = log_node[t, y] + (top + np.log(part))
+    high, total = _scaled_sum(alpha[-1], np.arange(alpha.shape[1]), no_label)
+    return high + np.log(total)
+
+
+@kernel
 def default_log_sums(log_node, edges, weight, p_node, count):
-    """`sequence_sums_log` of one sequence, whose transitions are defaults and stored pairs; returns log_z.
+    """log_z of one sequence, node marginals and expected counts of stored pairs, in the log domain.
+
+    As `sequence_sums_log` finds them with a table of all pairs. However large the scores are, probabilities
+    of a token sum to one, and those of the pairs behind a label to at most its own:
+
+        p(yp, y) = p_node[t-1,yp] exp(score + log_node[t,y] + log_beta[t,y]) / (the sum of these over all y)
 
     Arguments:
-        log_node : (T, M)
+        log_node : (T, M), T >= 1
         edges : a `DefaultEdges`, whose gains are not read
         weight : of the sequence
     Out:
-        p_node : (T, M) = weight * marginals
+        p_node : (T, M) = weight * marginals; zeros if the weight is 0 or log_z is not finite
         count : (P,), += weight * p of each stored pair
-    Cost a token: 2 L and 5 exps a stored pair; 2 L more for each label that hardly leaves its sum to others,
-    and is stored with the one that has it.
+    Cost a token: 2 L exps, and 6 a stored pair; up to L more for each label whose sum its stored pairs
+    decide. With all pairs stored a table is faster.
     Source: docs/SPEC.md, A.3.
     """
     scores, (T, M) = edges.scores, log_node.shape
-    score, members, labels = scores.score, scores.member, scores.label
-    in_row, is_stored = np.arange(score.size), np.zeros(M, np.bool_)
-    alpha, beta, after = np.full((T, M), -np.inf), np.full((T, M), -np.inf), np.empty(M)
-    alpha[0] = log_node[0]
-    for t in range(1, T):
-        for g in range(scores.member_ptr.size - 1):
-            cells = members[scores.member_ptr[g] : scores.member_ptr[g + 1]]
-            high, total = _of_all(alpha[t - 1], cells)
-            for y in labels[scores.label_ptr[g] : scores.label_ptr[g + 1]]:
-                column = slice(edges.column_ptr[y], edges.column_ptr[y + 1])
-                before, at = edges.column_prev[column], edges.column_place[column]
-                alpha[t, y] = log_node[t, y] + _log_sum(
-                    alpha[t - 1], cells, before, at, score, high, total, is_stored
-                )
-    log_z = log_sum_exp(alpha[T - 1])
-    counts = np.isfinite(log_z) and weight != 0.0
+    row_ptr, next_label, score = scores.row_ptr, scores.next_label, scores.score
+    in_row = np.arange(score.size)  # a row stands in one piece, a column does not
+    alpha, beta, no_label = np.full((T, M), -np.inf), np.full((T, M), -np.inf), np.zeros(M, np.bool_)
+    log_z = _log_alpha(log_node, edges, alpha)
+    if not np.isfinite(log_z) or weight == 0.0:
+        p_node[:] = 0.0
+        return log_z
     beta[T - 1] = 0.0
-    for t in range(T - 1, 0, -1) if counts else range(0):
-        after[:] = log_node[t] + beta[t]
+    node_marginals_log(alpha[T - 1 :], beta[T - 1 :], log_z, p_node[T - 1 :])
+    high_of, sum_of = np.empty(M), np.empty(M)  # of each label before, over the groups that it is in
+    for t in range(T - 1, 0, -1):
+        after = log_node[t] + beta[t]
+        high_of[:], sum_of[:] = -np.inf, 0.0
         for g in range(scores.member_ptr.size - 1):
-            own = labels[scores.label_ptr[g] : scores.label_ptr[g + 1]]
-            high, total = _of_all(after, own)
+            own = scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]
+            high, total = _scaled_sum(after, own, no_label)
             for c in range(scores.member_ptr[g], scores.member_ptr[g + 1]):
-                row, yp = slice(scores.row_ptr[c], scores.row_ptr[c + 1]), members[c]
-                behind = scores.next_label[row]
-                v = _log_sum(after, own, behind, in_row[row], score, high, total, is_stored)
-                beta[t - 1, yp] = np.logaddexp(beta[t - 1, yp], v) if beta[t - 1, yp] > -np.inf else v
-                for k in range(row.start, row.stop):
-                    log_p = alpha[t - 1, yp] + score[k] + after[scores.next_label[k]] - log_z
-                    count[k] += weight * np.exp(log_p)
-    for t in range(T):
-        for y in range(M):
-            p_node[t, y] = weight * np.exp(alpha[t, y] + beta[t, y] - log_z) if counts else 0.0
+                row, yp = slice(row_ptr[c], row_ptr[c + 1]), scores.member[c]
+                stored = next_label[row], in_row[row], score
+                top, part = _stored_sum(after, high, total, own, *stored, no_label)
+                if top > high_of[yp]:
+                    sum_of[yp] *= np.exp(high_of[yp] - top)
+                    high_of[yp] = top
+                if part != 0.0:
+                    sum_of[yp] += part * np.exp(top - high_of[yp])
+        for yp in range(M):
+            beta[t - 1, yp] = high_of[yp] + np.log(sum_of[yp]) if sum_of[yp] > 0.0 else -np.inf
+        node_marginals_log(alpha[t - 1 : t], beta[t - 1 : t], log_z, p_node[t - 1 : t])
+        for c in range(scores.member.size):
+            yp = scores.member[c]
+            if p_node[t - 1, yp] > 0.0:
+                share = weight * p_node[t - 1, yp] / sum_of[yp]
+                for k in range(row_ptr[c], row_ptr[c + 1]):
+                    count[k] += share * np.exp(after[next_label[k]] + score[k] - high_of[yp])
+    p_node *= weight
     return log_z

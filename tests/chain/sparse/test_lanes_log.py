@@ -1,5 +1,6 @@
 """log Z in logarithms with a default and stored pairs, against the forms with tables and by enumeration."""
 
+from decimal import MAX_EMAX, Decimal, localcontext
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from helpers.problems import CASES, case, constraints_for
 
 from crfbook import brute
 from crfbook.chain import inference
-from crfbook.chain.forward_backward import sequence_sums_log
+from crfbook.chain.objective import Objective
 from crfbook.chain.sparse.form import DefaultPairs
 from crfbook.chain.sparse.lanes import default_log_sums
 from crfbook.data.constraints import constraints_from
@@ -17,16 +18,21 @@ from crfbook.data.constraints import constraints_from
 BIO = ["O", *(f"{p}-{i}" for i in range(18) for p in "BI")]
 
 
-def log_z_of(corpus, features, w, constraints=None):
-    potentials = DefaultPairs.potentials
-    model = inference.ready_model(corpus, features, w, constraints, potentials, False)
+def model_of(corpus, features, w, constraints):
+    """The model with its `DefaultEdges`, and scores (N, M)."""
+    model = inference.ready_model(corpus, features, w, constraints, DefaultPairs.potentials, False)
     every = slice(0, corpus.n_sequences), slice(0, corpus.n_tokens)
-    log_node, log_z = inference.stretch_scores(corpus, model, *every), np.zeros(corpus.n_sequences)
+    return model, inference.stretch_scores(corpus, model, *every)
+
+
+def log_z_of(corpus, features, w, constraints=None):
+    (model, log_node), log_z = model_of(corpus, features, w, constraints), np.zeros(corpus.n_sequences)
     for i, (lo, hi) in enumerate(pairwise(corpus.seq_ptr)):
         if lo < hi:
             p_node, sums = np.empty_like(log_node[lo:hi]), DefaultPairs.batch.no_sums(model.edges)
             log_z[i] = default_log_sums(log_node[lo:hi], model.edges, 1.0, p_node, sums.count)
-            assert default_log_sums(log_node[lo:hi], model.edges, 0.0, p_node, sums.count) == log_z[i]
+            again = default_log_sums(log_node[lo:hi], model.edges, 0.0, p_node, sums.count)
+            np.testing.assert_equal(again, log_z[i])
     return log_z
 
 
@@ -60,39 +66,105 @@ def test_many_labels(scheme, shift, size):
 
 
 def table_of(scores, n):
-    """(1, n, n) [class, previous, next]: 0, the scores of stored pairs, -inf where forbidden; their cells."""
-    table, cells = np.full((1, n, n), -np.inf), []
+    """(n, n) [previous, next]: 0, the scores of stored pairs, -inf where forbidden; and their places."""
+    table, cells = np.full((n, n), -np.inf), []
     for c, before in enumerate(scores.member):
         g = np.searchsorted(scores.member_ptr, c, side="right") - 1
-        table[0, before, scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]] = 0.0
+        table[before, scores.label[scores.label_ptr[g] : scores.label_ptr[g + 1]]] = 0.0
     for c, before in enumerate(scores.member):
         row = slice(scores.row_ptr[c], scores.row_ptr[c + 1])
-        table[0, before, scores.next_label[row]] = scores.score[row]
+        table[before, scores.next_label[row]] = scores.score[row]
         cells += [(before, y) for y in scores.next_label[row]]
     return table, tuple(np.array(cells, int).reshape(-1, 2).T)
 
 
-@pytest.mark.parametrize("size", [1.0, 100.0, 1e5])
+def exact_sums(log_node, table):
+    """(log Z, p_node, p_edge summed over the sequence) with 60 decimal digits; table : (L, L)."""
+    with localcontext() as context:
+        context.prec, context.Emin, context.Emax = 60, -MAX_EMAX, MAX_EMAX
+        exp = np.frompyfunc(lambda x: Decimal(x).exp() if x > -np.inf else Decimal(0), 1, 1)
+        psi, pairs = exp(log_node), exp(table)
+        alpha, beta = [psi[0]], [np.full(len(table), Decimal(1))]
+        for row in psi[1:]:
+            alpha.append(alpha[-1] @ pairs * row)
+        for row in psi[:0:-1]:
+            beta.insert(0, pairs @ (row * beta[0]))
+        z = alpha[-1].sum()
+        steps = zip(alpha[:-1], psi[1:], beta[1:], strict=True)
+        p_edge = sum((np.outer(a, row * b) * pairs / z for a, row, b in steps), np.zeros_like(pairs))
+        p_node = [a * b / z for a, b in zip(alpha, beta, strict=True)]
+        return float(z.ln()), np.array(p_node, float), np.array(p_edge, float)
+
+
+@pytest.mark.parametrize("size", [1.0, 100.0, 1e4, 1e6, 1e8])
 @pytest.mark.parametrize("shift", [0.0, -20.0, 20.0])
 @pytest.mark.parametrize("constrained", [False, True])
-def test_marginals_and_counts_are_those_of_the_table(constrained, shift, size):
+def test_marginals_and_counts_are_those_of_exact_arithmetic(constrained, shift, size):
     rng = np.random.default_rng(5)
-    corpus = random_corpus(rng, (1, 2, 9, 14), 11, 20)
-    features, w = random_model(rng, corpus, 11, 20, size)
+    corpus = random_corpus(rng, (1, 2, 5, 9), 7, 9)
+    features, w = random_model(rng, corpus, 7, 9, size)
     w[features.n_node :] += shift
-    constraints = constraints_from("BIO", BIO[:11]) if constrained else None
-    model = inference.ready_model(corpus, features, w, constraints, DefaultPairs.potentials, False)
-    every = slice(0, corpus.n_sequences), slice(0, corpus.n_tokens)
-    log_node = inference.stretch_scores(corpus, model, *every)
+    constraints = constraints_from("BIO", BIO[:7]) if constrained else None
+    model, log_node = model_of(corpus, features, w, constraints)
     table, cells = table_of(model.edges.scores, log_node.shape[1])
     for lo, hi in pairwise(corpus.seq_ptr):
-        x, found, sums = log_node[lo:hi], np.empty_like(log_node[lo:hi]), np.zeros_like(table)
-        want, count = found.copy(), np.zeros(len(cells[0]))
-        log_z = sequence_sums_log(x, table, np.zeros(hi - lo, np.int32), 2.0, want, sums)
+        x, found, count = log_node[lo:hi], np.empty_like(log_node[lo:hi]), np.ones(len(cells[0]))
+        log_z, p_node, p_edge = exact_sums(x, table)
         assert default_log_sums(x, model.edges, 2.0, found, count) == pytest.approx(log_z, rel=1e-12)
-        rounding = 1e-15 * abs(x[np.isfinite(x)]).sum()
-        np.testing.assert_allclose(found, want, rtol=1e-9, atol=rounding + 1e-12)
-        np.testing.assert_allclose(count, sums[0][cells], rtol=1e-9, atol=rounding + 1e-12)
+        np.testing.assert_allclose(found.sum(axis=1), 2.0, rtol=1e-14)
+        rounding = 4e-16 * abs(x[np.isfinite(x)]).max() + 1e-13  # of sums of scores, in nats
+        np.testing.assert_allclose(found, 2.0 * p_node, rtol=0, atol=10 * rounding)
+        np.testing.assert_allclose(count - 1.0, 2.0 * p_edge[cells], rtol=0, atol=10 * rounding * (hi - lo))
+
+
+@pytest.mark.parametrize("size", [1e6, 1e12, 1e16, 1e100, 1e300])
+@pytest.mark.parametrize("scheme", [None, "BIO"])
+def test_probabilities_are_such_however_large_the_scores_are(scheme, size):
+    """Which of two labels is likelier may be lost in rounding; that they sum to one may not."""
+    rng = np.random.default_rng(6)
+    corpus = random_corpus(rng, (1, 6, 11), 7, 9)
+    features, w = random_model(rng, corpus, 7, 9, 1.0)
+    model, log_node = model_of(corpus, features, size * w, constraints_from(scheme, BIO[:7]))
+    scores = model.edges.scores
+    before = np.repeat(scores.member, np.diff(scores.row_ptr))
+    for lo, hi in pairwise(corpus.seq_ptr):
+        found, count = np.empty_like(log_node[lo:hi]), np.zeros(len(model.edges.gain))
+        assert np.isfinite(default_log_sums(log_node[lo:hi], model.edges, 1.0, found, count))
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+        behind = np.bincount(before, count, minlength=found.shape[1])
+        assert (behind <= found[:-1].sum(axis=0) + 1e-12).all()
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e9])
+def test_the_gradient_is_that_of_the_form_with_tables(size):
+    rng = np.random.default_rng(0)
+    corpus = random_corpus(rng, (1, 5, 8, 0, 3), 7, 12)
+    features, w = random_model(rng, corpus, 7, 12, 1.0)
+    found, want = (Objective(corpus, features, form=form)(size * w) for form in ("default", "batched"))
+    assert found[0] == pytest.approx(want[0], rel=1e-12)
+    np.testing.assert_allclose(found[1], want[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_scores_that_are_no_numbers_give_no_number(constrained, bad):
+    corpus, features, w = case("plain")
+    model, log_node = model_of(corpus, features, w, constraints_for(corpus, 3) if constrained else None)
+    lo, hi = max(pairwise(corpus.seq_ptr), key=lambda ends: ends[1] - ends[0])
+    for t in range(hi - lo):
+        x, count = log_node[lo:hi].copy(), np.zeros(len(model.edges.gain))
+        x[t, np.flatnonzero(np.isfinite(x[t]))[-1]] = bad
+        found = np.empty_like(x)
+        assert np.isnan(default_log_sums(x, model.edges, 1.0, found, count))
+        assert not found.any() and not count.any()
+
+
+def test_a_weight_of_zero_leaves_nothing():
+    corpus, features, w = case("plain")
+    model, log_node = model_of(corpus, features, w, None)
+    found, count = np.ones_like(log_node), np.ones(len(model.edges.gain))
+    assert np.isfinite(default_log_sums(log_node, model.edges, 0.0, found, count))
+    assert not found.any() and (count == 1.0).all()
 
 
 def test_what_was_taken_back_is_added_up_anew():
