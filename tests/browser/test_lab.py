@@ -24,6 +24,7 @@ RUN = """async () => {
   return panel.content.model.sharedModel.toJSON();
 }"""
 SHOWS = "window.jupyterapp?.shell.currentWidget?.content?.model?.sharedModel.cells.length > 1"
+IDLE = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status == 'idle'"
 ASKED = """async () => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   const x = "float(abs(found.log_node[0, 0] - 0.1))";
@@ -98,8 +99,7 @@ def run(page, lab, name):
     nb = nbformat.from_dict(page.evaluate(RUN))
     hosts = {urlsplit(url).hostname for url in page.requests if not url.startswith(("data:", "blob:"))}
     assert hosts == {"127.0.0.1"}
-    status = page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status")
-    assert status == "idle"
+    page.wait_for_function(IDLE)  # the kernel says so a while after its last answer
     outputs = [out for cell in nb.cells for out in cell.get("outputs", ())]
     assert not [out for out in outputs if out.output_type == "error"]
     assert not [out.text for out in outputs if out.get("name") == "stderr"]

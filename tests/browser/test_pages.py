@@ -34,6 +34,7 @@ CUT = """() => [...document.querySelectorAll(".bd-article :is(pre, div.math, mat
 REACHED = """[...document.querySelectorAll(".bd-article :is(pre, div, section)")].every(one =>
   one.scrollWidth <= one.clientWidth + 1 || !["auto", "scroll"].includes(getComputedStyle(one).overflowX)
   || one.tabIndex == 0)"""
+STILL = "document.getAnimations().every(one => one.playState != 'running')"
 WIDE = """([what, much]) => [...document.querySelectorAll(what)].flatMap(
   (one, i) => one.scrollWidth > one.clientWidth + much ? [i] : [])"""
 
@@ -59,8 +60,9 @@ def test_a_page_fits_asks_for_no_host_and_can_be_read_by_all(page, folder, name)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (width, scheme)
         page.wait_for_function(REACHED)  # the theme marks what is wide a while after the window has changed
         if (width, scheme) in where:
-            page.reload()  # colours that are still changing have other contrasts
+            page.reload()
             page.wait_for_function(REACHED)
+            page.wait_for_function(STILL)  # colours that are still changing have other contrasts
             page.evaluate(axe())
             part = {"exclude": [] if name in WHOLE else LEFT_OUT}
             assert page.evaluate(AXE, part) == [], (width, scheme)
