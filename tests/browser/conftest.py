@@ -10,6 +10,7 @@ import pytest
 from tools import site
 from tools.teaching import browser as chromium
 
+PATIENCE = 300_000  # ms: a busy machine is no fault of a page
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
@@ -39,6 +40,7 @@ def page(browser):
     """An empty page that keeps a list of what it asks for."""
     context = browser.new_context(viewport={"width": 1366, "height": 900})
     page = context.new_page()
+    page.set_default_timeout(PATIENCE)
     page.requests = []
     page.on("request", lambda request: page.requests.append(request.url))
     yield page

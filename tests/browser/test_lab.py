@@ -16,7 +16,6 @@ from crfbook.widgets import encoded
 from tools import chapters as book
 
 TOKEN = "students"
-PATIENCE = 300_000  # ms, for a chapter whose kernels are compiled on a busy machine
 RUN = """async () => {
   const app = window.jupyterapp, panel = app.shell.currentWidget;
   await panel.sessionContext.ready;
@@ -94,8 +93,7 @@ def address(server, log):
 def run(page, lab, name):
     """The notebook after all its cells have run; whether the page asked for another host."""
     page.goto(f"{lab}/lab/tree/{name}?token={TOKEN}&reset")
-    page.wait_for_function(SHOWS, timeout=PATIENCE)
-    page.set_default_timeout(PATIENCE)
+    page.wait_for_function(SHOWS)
     nb = nbformat.from_dict(page.evaluate(RUN))
     hosts = {urlsplit(url).hostname for url in page.requests if not url.startswith(("data:", "blob:"))}
     assert hosts == {"127.0.0.1"}

@@ -94,7 +94,7 @@ def test_what_is_wide_scrolls_by_keyboard(page, folder):
         assert one.get_attribute("tabindex") == "0", what
         one.focus()
         page.keyboard.press("ArrowRight")
-        page.wait_for_function("one => one.scrollLeft > 0", arg=one.element_handle(), timeout=5000)
+        page.wait_for_function("one => one.scrollLeft > 0", arg=one.element_handle())
 
 
 @pytest.fixture(scope="session")
