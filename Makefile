@@ -3,7 +3,7 @@
 # make site                  the pages of the book from the stored outputs, without running a chapter
 # make outputs | paper       for authors: refresh the stored outputs; the papers' full experiments
 # make real                  the tests that need the real corpora, and the chapters on them
-# make study NAME=gradient   one of notebooks/studies, a timing or a table; without NAME: the list
+# make study NAME=gradient   one of notebooks/studies, a timing or a table (a record is replaced); without NAME: the list
 # make assignments | grade | hand | marks   for teachers: notebooks/assignments/README.md
 # make teaching | wheelhouse for teachers: slides and summaries; wheels for a room without a network
 # make clean                 remove build/ and caches (the environment stays); make distclean removes it too
@@ -33,7 +33,7 @@ BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCA
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 16
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15
 
 install: $(STAMP)
 

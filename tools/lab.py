@@ -1,6 +1,7 @@
 """JupyterLab on a copy of the chapters: what one runs and saves there changes nothing in the checkout.
 
     python -m tools.lab [options of JupyterLab]   in lab/, beside notebooks/; what is missing there is copied
+    python -m tools.lab copy                      makes or refreshes lab/ and starts nothing
     python -m tools.lab tidy                      chapters that were run in place get back what is stored
 
 A file that somebody changed in lab/ stays as it is. One that nobody changed follows its chapter.
@@ -22,6 +23,8 @@ LEFT_OUT = {
     "assignments",
     "decks",
     "summaries",
+    "README.md",
+    "syllabus.md",
     "exam.md",
     "exam_key.md",
     "__pycache__",
@@ -89,6 +92,9 @@ def main(arguments):
         print(
             f"lab/{name} is yours and older than the book's: rename it, and start again, to get the new one"
         )
+    if arguments == ["copy"]:
+        print("lab/ has the chapters, without solutions and examination")
+        return 0
     start = ["--LabApp.default_url=/lab/tree/00_start_here.ipynb", *arguments]
     # neither news nor updates: a room may have no network
     quiet = "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"

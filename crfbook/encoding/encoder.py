@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Self
@@ -31,7 +32,7 @@ from crfbook.encoding.given_attributes import (
     kind_of,
     pointers,
 )
-from crfbook.encoding.template_attributes import TemplateAttributes, as_columns
+from crfbook.encoding.template_attributes import TemplateAttributes, as_columns, column_name
 from crfbook.encoding.templates import TemplateLike, as_template
 
 _KINDS = {kind.kind: kind for kind in (TemplateAttributes, ItemAttributes, MatrixAttributes)}
@@ -98,6 +99,11 @@ class Encoder:
         rows, counts = attributes.learn(content, seq_ptr, self.min_freq)
         self._attributes, self.labels_, self.attribute_counts_ = attributes, alphabet, counts
         self.columns_ = list(content) if kind == "template" else None
+        if kind == "template" and not is_columns(X):
+            read = {column_name(source.column, self.columns_) for source in self.template.sources}
+            if unread := [name for name in content if name not in read]:
+                told = f"columns {self.columns_}, of which the template reads {sorted(read)}"
+                warnings.warn(f"the tokens have {told}; not read: {unread}", stacklevel=3)
         return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
     def transform(

@@ -282,6 +282,7 @@ def _pairs(token, t, seq_ptr):
     """One token as a list of (name, value) without nesting; raises TypeError naming the token."""
     if not isinstance(token, (dict, *LISTS)):
         wanted = "a dict or a list of attribute strings"
+        wanted += " (template='words' reads words)" if isinstance(token, str) else ""
         raise unexpected(where(t, seq_ptr), wanted, shown(token), TypeError)
     try:
         return list(_unfold(token))

@@ -221,7 +221,8 @@ def rule_core(nb, stem):
         plain = [h for h in headings(nb) if name in h and not h.endswith(book.STAR)]
         assert not plain, f"a section for implementers has no star: {plain}"
     part = nbformat.v4.new_notebook(cells=book.core(nb))
-    assert words(part) <= 1800, f"{words(part)} words in the sections without a star, not 1,800 at most"
+    size = words(part)
+    assert size <= 1800, f"{size} words in the sections without a star, not 1,800 at most"
     size = sum(code_lines(c) for c in code_cells(part) if "hide-input" not in tags(c))
     assert size <= 300, f"{size} lines of code in the sections without a star, not 300 at most"
 

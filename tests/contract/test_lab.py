@@ -59,3 +59,9 @@ def test_tidy_takes_back_what_running_added_and_nothing_else(book, tmp_path):
         "notebooks/01_more.ipynb: has other cells: left as it is",
     ]
     assert run.read_bytes() == before and "x = 2" in written.read_text() and new.read_text() == "{"
+
+
+def test_a_copy_can_be_made_without_starting_anything(book, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lab, "fill", lambda: [])
+    monkeypatch.setattr(lab.subprocess, "call", None)
+    assert lab.main(["copy"]) == 0 and "without solutions" in capsys.readouterr().out

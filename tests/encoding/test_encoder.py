@@ -380,7 +380,7 @@ ONE = [["a"]]
             None,
             [["the", "dog"]],
             [["x", "y"]],
-            "sequence 0, token 0: expected a dict or a list of attribute strings, got 'the'",
+            "sequence 0, token 0: expected a dict or a list of attribute strings .template='words'",
         ),
         (None, ["the"], [["x"]], "sequence 0: expected a list of tokens, got 'the'"),
         (None, [{"a": 1}], [["x"]], "sequence 0: expected a list of tokens, got {'a': 1}"),

@@ -1,11 +1,12 @@
 """Columns with names mean the same at fit and later, whatever their order."""
 
+import warnings
 from itertools import permutations
 
 import numpy as np
 import pytest
 
-from crfbook import CRF, Tagger, TokenColumns
+from crfbook import CRF, Encoder, Tagger, TokenColumns
 
 ROWS = [("The", "DT", "1"), ("man", "NN", "2"), ("left", "VBD", "3"), ("it", "PRP", "4")]
 NAMES = ("word", "pos", "id")
@@ -21,7 +22,7 @@ def model(request):
 
 
 @pytest.mark.parametrize("kernels", [True, False])
-@pytest.mark.parametrize("names", permutations(NAMES))
+@pytest.mark.parametrize("names", list(permutations(NAMES)))
 def test_the_order_of_names_does_not_matter(model, names, kernels):
     tagger, place = Tagger(model, kernels=kernels), {name: j for j, name in enumerate(NAMES)}
     tokens = [{name: row[place[name]] for name in names} for row in ROWS]
@@ -46,3 +47,12 @@ def test_what_is_missing_or_too_much_is_named(model):
     ):
         model.predict([[("1", "The", "DT"), ("2", "man", "NN")]])
     assert Tagger(model).tag([row[:2] for row in ROWS]) == LABELS
+
+
+def test_cells_of_dicts_that_no_template_reads_are_told():
+    X = [[{"pos": "NNP", "word": "Ann"}, {"pos": "V", "word": "runs"}]]
+    with pytest.warns(UserWarning, match=r"template reads \['pos'\]; not read: \['word'\]"):
+        Encoder("words").fit_transform(X, [["A", "B"]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Encoder("words").fit_transform([[{"word": "Ann"}]], [["A"]])

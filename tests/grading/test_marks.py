@@ -215,7 +215,7 @@ def test_moodles_worksheet_is_filled_in(graded, tmp_path, capsys):
     sheet = tmp_path / "from moodle.csv"
     head = "Identifier,Full name,Email address,Status,Grade,Maximum Grade,Feedback comments\n"
     body = "Participant 1,Ann Lee,a@x,Submitted,,4,\nParticipant 2,Bo Müller,b@x,Submitted,1,4,\n"
-    body += "Participant 3,Di,d@x,,,4,\n"
+    body += "Participant 3,Di,-,=late,,4,\n"
     sheet.write_text(head + body, encoding="utf-8")
     command = ["export", "99", "--moodle", str(tmp_path / "to.csv"), "--roster", str(sheet)]
     assert tool.main(command) == 0
@@ -225,7 +225,11 @@ def test_moodles_worksheet_is_filled_in(graded, tmp_path, capsys):
     assert [row["Grade"] for row in found] == ["2.5", "2.5", ""] and "=well, Ann Lee" in found[0][
         "Feedback comments"
     ]
+    assert found[2]["Email address"] == "-" and found[2]["Status"] == "=late", "their cells stay as they are"
     assert sheet.read_text(encoding="utf-8") == head + body
+    with pytest.raises(SystemExit):
+        tool.main([*command[:-1], str(tmp_path / "none.csv")])
+    assert "none.csv: expected a table to fill in, got: No such file" in capsys.readouterr().err
     assert tool.main(command[:4]) == 0
     assert (
         (tmp_path / "to.csv")

@@ -181,3 +181,28 @@ def test_regular_files(tmp_path):
     for path, most in ((tmp_path / "x", 2), (tmp_path, 9), ("/dev/null", 9)):
         with pytest.raises(ValueError, match="not a regular file of at most"):
             run.regular(path, most)
+
+
+@pytest.mark.parametrize(
+    ("written", "students"),
+    [
+        (["ann.ipynb", "bob.ipynb"], ["ann", "bob"]),
+        (["ann/homework.ipynb", "bob/homework.ipynb"], ["ann", "bob"]),
+        (["ann/one.ipynb", "ann/two.ipynb", "bob/one.ipynb", "bob/two.ipynb"], ["ann", "ann", "bob", "bob"]),
+        (["ann/Forward backward final.ipynb"], ["ann"]),
+        (["group/ann.ipynb", "group/bob.ipynb"], ["ann", "bob"]),
+        (["99_trial/ann.ipynb"], ["ann"]),
+        (["ann/99_trial/99_trial.ipynb", "bob/99_trial/99_trial.ipynb"], ["ann", "bob"]),
+        (["Ann Lee_12_assignsubmission_file_/homework.ipynb"], ["Ann Lee"]),
+        (["ann/homework.ipynb", "txt/answer.txt", "none/", ".git/config"], ["ann", "txt"]),
+        (["ann.ipynb", "notes/answer.txt"], ["ann"]),
+    ],
+)
+def test_folders_and_files_name_students(folder, tmp_path, written, students):
+    given = tmp_path / "handed in"
+    for name in written:
+        path = given / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.write_text("{}")
+    assert [student for _, student in pile.files([given])] == students

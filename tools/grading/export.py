@@ -99,7 +99,7 @@ def moodle(attempts, roster=None):
     for row, one in pairs:
         remarks += fill(row, "Grade", one.total, row["Full name"])
         row["Feedback comments"] = comments(one) or row.get("Feedback comments", "")
-    return written(rows, columns), remarks + others
+    return written(rows, columns, set(columns) - {"Grade", "Feedback comments"}), remarks + others
 
 
 def canvas(attempts, roster=None):
@@ -124,7 +124,7 @@ def canvas(attempts, roster=None):
         for row, one in pairs:
             remarks += fill(row, title, one.total, row["Student"])
         remarks += others
-    return written(rows, columns), remarks
+    return written(rows, columns, set(columns) - set(found) if roster else ()), remarks
 
 
 def fill(row, column, points, name):

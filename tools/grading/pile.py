@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections import Counter
 from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
@@ -25,19 +26,35 @@ COPY = re.compile(r" ?\(\d+\)$|-Copy\d+$|-\d$|(_LATE)?_\d{2,}_\d{2,}$")  # of br
 def files(paths):
     """[(file, student)] of files and folders. A student is named by the file, or, where that has the name of
     an assignment, by the folder: ann.ipynb, 02_name_ann.ipynb, ann/02_name.ipynb, ann/02_name/02_name.ipynb.
+    Below a folder that is graded, the folder of a notebook names the student, too, where no other one lies in
+    it, or where other folders have a notebook of this name: ann/homework.ipynb, bob/homework.ipynb. A folder
+    of a student without a notebook stands there with its first file, which then cannot be graded.
     """
     names, found = [path.stem for path in source.sources()], []
     for path in map(Path, paths):
         if not path.is_dir():
             if not os.path.lexists(path):
                 raise ValueError(f"{path}: no such file or folder")
-            found.append(path)
+            found.append((path, ()))
             continue
         inside = list(notebooks(path))
         if not inside:
             raise ValueError(f"{path}: no notebook in this folder")
-        found += inside
-    return [(path, printable(student(path.absolute(), names))) for path in found]
+        near, alike = (Counter(getattr(one, part) for one in inside) for part in ("parent", "name"))
+        for file in inside + without(path, inside):
+            by_folder = near[file.parent] < 2 or alike[file.name] > 1
+            found.append((file, file.relative_to(path).parent.parts[::-1] if by_folder else ()))
+    return [(file, printable(student(file.absolute(), names, below))) for file, below in found]
+
+
+def without(folder, inside):
+    """The first file of each folder directly in `folder` that has files and no notebook, where others do."""
+    having = {path.relative_to(folder).parts[0] for path in inside if path.parent != folder or path.is_dir()}
+    if not having or folder in inside:
+        return []
+    others = [one for one in sorted(folder.iterdir()) if one.name not in having and one.name[0] not in "._"]
+    others = [one for one in others if one.is_dir() and not one.is_symlink()]
+    return [path for one in others for path in islice(filter(Path.is_file, sorted(one.iterdir())), 1)]
 
 
 def notebooks(folder, levels=LEVELS, left=None):
@@ -91,9 +108,12 @@ def read(data):
     return nbformat.reads(text, 4)
 
 
-def student(path, names):
-    """A student's name: by Moodle's folder or file, else the first part that is no assignment's name."""
-    parts = (path.stem, *(folder.name for folder in path.parents))
+def student(path, names, below=()):
+    """A student's name: by Moodle's folder or file, else the first part that is no assignment's name.
+
+    below : folders that are asked before the file
+    """
+    parts = (*below, path.stem, *(folder.name for folder in path.parents))
     for part in parts:
         name, moodle, _ = part.partition("_assignsubmission_")
         if moodle and (name := re.sub(r"_\d+$", "", name).strip("_- .")):

@@ -12,19 +12,24 @@ def plain(value):
     return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
-def written(rows, columns=()):
-    """The CSV of rows (dictionaries) with the columns of all of them."""
+def written(rows, columns=(), theirs=()):
+    """The CSV of rows (dictionaries) with the columns of all of them; those of `theirs` keep their cells."""
     columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: plain(value) for name, value in row.items()} for row in rows)
+    writer.writerows(
+        {name: value if name in theirs else plain(value) for name, value in row.items()} for row in rows
+    )
     return BOM + out.getvalue()
 
 
 def readable(path):
     """(columns, rows) of a CSV by whichever spreadsheet: commas, semicolons or tabs, UTF-8 or Latin-1."""
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: expected a table to fill in, got: {error.strerror}") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
