@@ -416,16 +416,17 @@ def _ragged(line, number, found, name, layout):
     text = shown(line.decode("utf-8", "replace"))
     names = ", ".join("(skipped)" if c is None else c for c in layout.columns)
     noun = "column" if len(layout.columns) == 1 else "columns"
-    wanted, hint = f"{len(layout.columns)} {noun} ({names})", _hint(line, found, layout)
+    wanted, hint = f"{len(layout.columns)} {noun} ({names})", _hint(line, found, name, layout)
     raise ValueError(f"{name}, line {number}: expected {wanted}, found {found}: {text}{hint}")
 
 
-def _hint(line, found, layout):
+def _hint(line, found, name, layout):
     """The option that would read a line, for a message; or ""."""
     n, tabs, words = len(layout.columns), line.split(b"\t"), line.split()
     last = layout.label is not None and layout.label == layout.columns[-1]
     options = (
         (line.startswith(b"-DOCSTART-"), "docstart='drop' leaves such lines out"),
+        (name.endswith(".conllu"), "format='conllu' reads CoNLL-U"),
         (line.startswith(b"#"), "comment='#' leaves such lines out"),
         (len(tabs) == 10 and tabs[0][:1].isdigit(), "format='conllu' reads CoNLL-U"),
         (layout.separator is None and len(tabs) == n, r"separator='\t' keeps blanks in cells"),

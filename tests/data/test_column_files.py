@@ -96,6 +96,10 @@ def test_errors_name_the_option_that_helps(tmp_path, data, options, said):
     path.write_bytes(data)
     with pytest.raises(ValueError, match=said):
         read_conll(path, **NER, **options)
+    if "conllu" in said:
+        path.with_suffix(".conllu").write_bytes(b"# sent_id = 1\n" + data)
+        with pytest.raises(ValueError, match=r"mine.conllu, line 1: .* format='conllu' reads CoNLL-U$"):
+            read_conll(path.with_suffix(".conllu"), **NER)
 
 
 @pytest.mark.parametrize(
