@@ -111,13 +111,13 @@ def letters(record):
     yield from at(
         *("08, Table 2", f"budget: 30 sweeps, L-BFGS 90 iterations; ours 30, {rest['iterations']:.0f}"),
         (f"with 95 % of the pair weights 0 (ours: {zeros[0]}, c1 chosen on held-out words), L1 is as "
-         "accurate as L2: error less L-BFGS's (within 0.5 points)", near(0, 0.5), [0.1],
+         "accurate as L2: error minus L-BFGS's (within 0.5 points)", near(0, 0.5), [0.1],
          [tested(short["test"] - rest["test"], short["p"])]),
         f"budget: 30; ours {path['iterations'].sum():.0f} sweeps down a path",
         (f"the same after more sweeps than the paper's (ours: {zeros[1]})", near(0, 0.5), "not in the paper",
          [tested(lean["test"] - rest["test"], lean["p"])]),
         f"budget: SBCD 30, OWL-QN 50 iterations; ours {same}",
-        ("SBCD and OWL-QN are as accurate: SBCD's error less OWL-QN's (within 0.5 points)", near(0, 0.5),
+        ("SBCD and OWL-QN are as accurate: SBCD's error minus OWL-QN's (within 0.5 points)", near(0, 0.5),
          [0.0], [Found(0.0 - pair["difference"], 1.96 * pair["standard error"], pair["p"])]),
     )  # fmt: skip
     dense, few = (by.loc["SBCD"].set_index("c1")["seconds"][c1] for c1 in (0.0, 10.0))
@@ -141,7 +141,7 @@ def letters(record):
     off = {n: tested(one["test"] - rest["test"], one["p"]) for n, one in epochs.iterrows()}
     yield from at(
         *("08, Table 2", f"budget: 30 epochs, L-BFGS 90 iterations; ours 30, {rest['iterations']:.0f}"),
-        ("SGD ends worse on this task: error less L-BFGS's (ours averages its iterates)", more(), [5.0],
+        ("SGD ends worse on this task: error minus L-BFGS's (ours averages its iterates)", more(), [5.0],
          [off[30]]),
         "budget: 30 epochs; ours 35, 40",
         ("the same with more epochs", more(), "no improvement", [off[35], off[40]]),
