@@ -93,7 +93,8 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     blocks, names = re.findall(r"```python\n(.*?)```", page, re.S), {}
     exec(*re.findall(r"```py\n(.*?)```", page, re.S), names)  # the text of who has none
     assert len(names["X_train"]) == 200 and names["X_train"][0][0].keys() == {"word", "pos"}
-    for name, part in zip(("train", "test"), (names["parts"][0].head(60), names["parts"][1].head(20)), strict=True):
+    train, test = names["parts"]
+    for name, part in {"train": train.head(60), "test": test.head(20)}.items():
         names[f"X_{name}"], names[f"y_{name}"] = list(sentences(part, "dicts")), part.labels_by_sequence()
     trained(tmp_path / "ner.crfsuite", names["X_train"], names["y_train"], **EVERY)
     monkeypatch.chdir(tmp_path)
