@@ -10,8 +10,8 @@
     python -m tools.grade pack --teacher                 solutions, wrong solutions and keys as one archive
 
 A submission is recognised by its metadata, its name or --assignment, its student by the name of its file or
-folder. Functions run in a process of their own, with limits of time and memory; what they return is compared
-here. notebooks/assignments/README.md says more.
+folder (--by). Functions run in a process of their own, with limits of time and memory; what they return is
+compared here. notebooks/assignments/README.md says more.
 """
 
 import argparse
@@ -39,9 +39,9 @@ MARKS = ROOT / "marks" / "marks.sqlite"
 # ---- a pile of submissions ----
 
 
-def grade_files(paths, seed=None, name=None, keep=None, **limits):
+def grade_files(paths, seed=None, name=None, keep=None, by=None, **limits):
     """`Result` of each submission, handed to `keep` as soon as it is there. seed: of the release; None: what
-    each names (a student can change it).
+    each names (a student can change it). by: what names students, as `files` has it.
     """
     known = {}
 
@@ -52,7 +52,7 @@ def grade_files(paths, seed=None, name=None, keep=None, **limits):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nbformat's, on cells without ids
-        pile = [opened(*pair, name) for pair in files(paths)]
+        pile = [opened(*pair, name) for pair in files(paths, by)]
         agreed = Counter(result.named for result, nb in pile if nb is not None)
         for result, nb in pile:
             if nb is not None:
@@ -168,7 +168,7 @@ def grade_all(options):
     """Grade a pile, merge it into the marks, print the table."""
     if options.assignment:
         source.sources([options.assignment])  # or say now that there is none
-    files(options.what)  # or that there are no files
+    files(options.what, options.by)  # or that there are no files
     print(fence()[1])
     with Marks(options.marks) as marks:
         waiting, graded = [], []
@@ -180,7 +180,7 @@ def grade_all(options):
             while graded and waiting:
                 waiting.pop(0).keep(marks)
 
-        results = grade_files(options.what, options.seed, options.assignment, keep)
+        results = grade_files(options.what, options.seed, options.assignment, keep, options.by)
         print(table(results, marks.attempts()))
         if not graded:
             raise ValueError(f"nothing here could be graded: {', '.join(options.what)}")
@@ -232,6 +232,7 @@ def main(argv=None):
         "--seed", type=int, help="of the release (default: 0; grading: what a submission names)"
     )
     parser.add_argument("--assignment", help="its number or name, where submissions do not say it")
+    parser.add_argument("--by", choices=("file", "folder"), help="what names the students (as it seems)")
     parser.add_argument("--marks", help="the file that keeps them (marks/marks.sqlite)")
     parser.add_argument("--csv", help="write a row for each submission of the marks there; hand: each answer")
     parser.add_argument("--moodle", help="write the grades and comments of one assignment for Moodle there")

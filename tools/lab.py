@@ -92,7 +92,7 @@ def main(arguments):
         print(
             f"lab/{name} is yours and older than the book's: rename it, and start again, to get the new one"
         )
-    if arguments == ["copy"]:
+    if "copy" in arguments:
         print("lab/ has the chapters, without solutions and examination")
         return 0
     start = ["--LabApp.default_url=/lab/tree/00_start_here.ipynb", *arguments]

@@ -426,7 +426,7 @@ def _hint(line, found, name, layout):
     last = layout.label is not None and layout.label == layout.columns[-1]
     options = (
         (line.startswith(b"-DOCSTART-"), "docstart='drop' leaves such lines out"),
-        (name.endswith(".conllu"), "format='conllu' reads CoNLL-U"),
+        (name.endswith(".conllu") and line.startswith(b"#"), "format='conllu' reads CoNLL-U"),
         (line.startswith(b"#"), "comment='#' leaves such lines out"),
         (len(tabs) == 10 and tabs[0][:1].isdigit(), "format='conllu' reads CoNLL-U"),
         (layout.separator is None and len(tabs) == n, r"separator='\t' keeps blanks in cells"),

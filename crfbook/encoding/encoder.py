@@ -99,11 +99,12 @@ class Encoder:
         rows, counts = attributes.learn(content, seq_ptr, self.min_freq)
         self._attributes, self.labels_, self.attribute_counts_ = attributes, alphabet, counts
         self.columns_ = list(content) if kind == "template" else None
-        if kind == "template" and not is_columns(X):
+        of_dicts = kind == "template" and self.columns_ != [*map(str, range(len(content)))]
+        if of_dicts and not is_columns(X):
             read = {column_name(source.column, self.columns_) for source in self.template.sources}
             if unread := [name for name in content if name not in read]:
-                told = f"columns {self.columns_}, of which the template reads {sorted(read)}"
-                warnings.warn(f"the tokens have {told}; not read: {unread}", stacklevel=3)
+                told = f"the template reads {shown([name for name in content if name in read])}"
+                warnings.warn(f"of the tokens' keys {told}; not read: {shown(unread)}", stacklevel=3)
         return make_corpus(seq_ptr, **rows._asdict(), labels=labels, seq_weight=seq_weight)
 
     def transform(

@@ -51,8 +51,12 @@ def test_what_is_missing_or_too_much_is_named(model):
 
 def test_cells_of_dicts_that_no_template_reads_are_told():
     X = [[{"pos": "NNP", "word": "Ann"}, {"pos": "V", "word": "runs"}]]
-    with pytest.warns(UserWarning, match=r"template reads \['pos'\]; not read: \['word'\]"):
+    with pytest.warns(UserWarning, match=r"keys the template reads \['pos'\]; not read: \['word'\]$"):
         Encoder("words").fit_transform(X, [["A", "B"]])
+    with pytest.warns(UserWarning, match=r"reads \[0, 'word'\]; not read: \['z'\]$"):
+        Encoder("U0:%x[0,0]\nU1:%x[0,word]\nB").fit([[{0: "a", "word": "b", "z": "q"}]], [["A"]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Encoder("words").fit_transform([[{"word": "Ann"}]], [["A"]])
+        Encoder("words").fit_transform([[("Ann", "NNP")]], [["A"]])
+        Encoder("words").fit_transform(TokenColumns({"word": ["Ann"], "pos": ["NNP"]}, [0, 1]), [["A"]])

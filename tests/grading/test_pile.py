@@ -108,7 +108,9 @@ def test_a_folder_that_is_too_full_does_not_hide_the_others(folder, tmp_path, mo
         for n in range(number):
             (tmp_path / "pile" / name / f"{n // 4}").mkdir(parents=True, exist_ok=True)
             (tmp_path / "pile" / name / f"{n // 4}" / f"{n}.ipynb").touch()
-    found = [path.relative_to(tmp_path / "pile").as_posix() for path, _ in pile.files([tmp_path / "pile"])]
+    found = [
+        path.relative_to(tmp_path / "pile").as_posix() for path, _ in pile.files([tmp_path / "pile"], "file")
+    ]
     assert [name for name in found if name[:2] != "bo"] == [
         "ann/0/0.ipynb", "ann/0/1.ipynb", "cy/0/0.ipynb", "cy/0/1.ipynb", "cy/0/2.ipynb", "cy/0/3.ipynb",
     ]  # fmt: skip
@@ -184,25 +186,47 @@ def test_regular_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("written", "students"),
+    "written, by_file, by_folder",
     [
-        (["ann.ipynb", "bob.ipynb"], ["ann", "bob"]),
-        (["ann/homework.ipynb", "bob/homework.ipynb"], ["ann", "bob"]),
-        (["ann/one.ipynb", "ann/two.ipynb", "bob/one.ipynb", "bob/two.ipynb"], ["ann", "ann", "bob", "bob"]),
-        (["ann/Forward backward final.ipynb"], ["ann"]),
-        (["group/ann.ipynb", "group/bob.ipynb"], ["ann", "bob"]),
-        (["99_trial/ann.ipynb"], ["ann"]),
-        (["ann/99_trial/99_trial.ipynb", "bob/99_trial/99_trial.ipynb"], ["ann", "bob"]),
-        (["Ann Lee_12_assignsubmission_file_/homework.ipynb"], ["Ann Lee"]),
-        (["ann/homework.ipynb", "txt/answer.txt", "none/", ".git/config"], ["ann", "txt"]),
-        (["ann.ipynb", "notes/answer.txt"], ["ann"]),
+        ("ann bob", "ann bob", "pile pile"),
+        ("ann/homework bob/homework", None, "ann bob"),
+        ("ann/homework 99_trial/bob", "homework bob", "bob ann"),
+        ("ann/part1 ann/part2 bob/part1", None, "ann ann bob"),
+        ("ann/homework ann/homework-Copy1 bob/homework", None, "ann ann bob"),
+        ("ann/sub/hw bob/sub/hw", None, "ann bob"),
+        ("monday/ann tuesday/bob tuesday/cy", "ann bob cy", "monday tuesday tuesday"),
+        ("ann/final ann/._final", "final", "ann"),
+        ("ann/99_trial ann/backup/99_trial", "ann backup", "ann ann"),
+        ("ann-1/99_trial ann-2/99_trial", "ann ann", "ann-1 ann-2"),
+        ("ann/99_trial/99_trial bob/99_trial/99_trial", "ann bob", "ann bob"),
+        ("Lee_12_assignsubmission_file_/hw Bo_13_assignsubmission_file_/hw", "Bo Lee", "Bo Lee"),
     ],
 )
-def test_folders_and_files_name_students(folder, tmp_path, written, students):
-    given = tmp_path / "handed in"
-    for name in written:
-        path = given / name
-        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
-        if not name.endswith("/"):
-            path.write_text("{}")
-    assert [student for _, student in pile.files([given])] == students
+def test_files_or_folders_name_students(folder, tmp_path, written, by_file, by_folder):
+    given = tmp_path / "pile"
+    for name in written.split():
+        (given / name).parent.mkdir(parents=True, exist_ok=True)
+        (given / f"{name}.ipynb").write_text("{}")
+    if by_file is None:
+        with pytest.raises(ValueError, match="lies in .* and in .*: say --by folder if"):
+            pile.files([given])
+        assert len({name for _, name in pile.files([given], "file")}) <= 2
+    else:
+        assert sorted(name for _, name in pile.files([given])) == sorted(by_file.split())
+    assert sorted(name for _, name in pile.files([given], "folder")) == sorted(by_folder.split())
+
+
+def test_given_folders_name_students_and_one_without_a_notebook_is_told(folder, tmp_path, monkeypatch):
+    for name in ("ann/hw.ipynb", "bob/hw.ipynb", "txt/answer.txt", "none/x", ".git/x"):
+        (tmp_path / "pile" / name).parent.mkdir(parents=True)
+        (tmp_path / "pile" / name).write_text("{}")
+    (tmp_path / "pile" / "link").symlink_to("x" * 300)
+    monkeypatch.chdir(tmp_path / "pile" / "ann")
+    pair = [Path("."), Path("../bob")]
+    assert [name for _, name in pile.files(pair, "folder")] == ["ann", "bob"]
+    assert [name for _, name in pile.files([Path("hw.ipynb")], "folder")] == ["ann"]
+    with pytest.raises(ValueError, match="hw.ipynb lies in ann and in bob"):
+        pile.files(pair)
+    found = {result.student: result.remarks for result in tool.grade_files([tmp_path / "pile"], by="folder")}
+    assert found.keys() == {"ann", "bob", "txt", "none"}
+    assert found["txt"] == found["none"] == ["cannot be graded: no notebook in this folder"]

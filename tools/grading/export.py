@@ -3,7 +3,7 @@
 import re
 
 from tools.grading.marks import rounded
-from tools.grading.tables import readable, written
+from tools.grading.tables import as_it_is, plain, readable, written
 
 MOODLE = ["Full name", "Grade", "Maximum Grade", "Feedback comments"]
 CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
@@ -98,8 +98,8 @@ def moodle(attempts, roster=None):
     pairs, others = matched(students, rows, "Full name")
     for row, one in pairs:
         remarks += fill(row, "Grade", one.total, row["Full name"])
-        row["Feedback comments"] = comments(one) or row.get("Feedback comments", "")
-    return written(rows, columns, set(columns) - {"Grade", "Feedback comments"}), remarks + others
+        row["Feedback comments"] = plain(comments(one)) or row.get("Feedback comments", "")
+    return written(rows, columns, as_it_is), remarks + others
 
 
 def canvas(attempts, roster=None):
@@ -124,7 +124,7 @@ def canvas(attempts, roster=None):
         for row, one in pairs:
             remarks += fill(row, title, one.total, row["Student"])
         remarks += others
-    return written(rows, columns, set(columns) - set(found) if roster else ()), remarks
+    return written(rows, columns, as_it_is if roster else plain), remarks
 
 
 def fill(row, column, points, name):

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections import Counter
 from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
@@ -23,38 +22,58 @@ BLANK = "*Your answer here.*"
 COPY = re.compile(r" ?\(\d+\)$|-Copy\d+$|-\d$|(_LATE)?_\d{2,}_\d{2,}$")  # of browsers, JupyterLab, Canvas
 
 
-def files(paths):
-    """[(file, student)] of files and folders. A student is named by the file, or, where that has the name of
-    an assignment, by the folder: ann.ipynb, 02_name_ann.ipynb, ann/02_name.ipynb, ann/02_name/02_name.ipynb.
-    Below a folder that is graded, the folder of a notebook names the student, too, where no other one lies in
-    it, or where other folders have a notebook of this name: ann/homework.ipynb, bob/homework.ipynb. A folder
-    of a student without a notebook stands there with its first file, which then cannot be graded.
+def files(paths, by=None):
+    """[(file, student)] of files and folders.
+
+    by : "file": a student is named by the file, or, where that has the name of an assignment, by the folder:
+    ann.ipynb, 02_name_ann.ipynb, ann/02_name.ipynb, ann/02_name/02_name.ipynb. "folder": by the first folder
+    below the given one, whatever the files are called; one without a notebook stands there itself. None: as
+    "file"; but a ValueError where folders hold files of one name, which leaves open who they are.
     """
     names, found = [path.stem for path in source.sources()], []
     for path in map(Path, paths):
-        if not path.is_dir():
+        if not os.path.isdir(path):
             if not os.path.lexists(path):
                 raise ValueError(f"{path}: no such file or folder")
-            found.append((path, ()))
+            found.append((path, path.absolute().parent))
             continue
         inside = list(notebooks(path))
         if not inside:
             raise ValueError(f"{path}: no notebook in this folder")
-        near, alike = (Counter(getattr(one, part) for one in inside) for part in ("parent", "name"))
-        for file in inside + without(path, inside):
-            by_folder = near[file.parent] < 2 or alike[file.name] > 1
-            found.append((file, file.relative_to(path).parent.parts[::-1] if by_folder else ()))
-    return [(file, printable(student(file.absolute(), names, below))) for file, below in found]
+        found += [(file, path) for file in inside + (empty(path, inside) if by == "folder" else [])]
+    if by == "folder":
+        return [(file, printable(owner(file, given, names))) for file, given in found]
+    named = [(file, printable(student(file.absolute(), names))) for file, _ in found]
+    places = {}
+    for file, name in named if by is None else ():
+        folder = file.absolute().parent
+        if name == cleaned(file.stem, names) and cleaned(folder.name, names):
+            places.setdefault(name, {})[folder] = file
+            if len(places[name]) > 1:
+                one, two = (other.name for other in places[name])
+                raise ValueError(
+                    f"{file.name} lies in {one} and in {two}: say --by folder if these are the students, "
+                    f"--by file if {name} is one"
+                )
+    return named
 
 
-def without(folder, inside):
-    """The first file of each folder directly in `folder` that has files and no notebook, where others do."""
-    having = {path.relative_to(folder).parts[0] for path in inside if path.parent != folder or path.is_dir()}
-    if not having or folder in inside:
-        return []
-    others = [one for one in sorted(folder.iterdir()) if one.name not in having and one.name[0] not in "._"]
-    others = [one for one in others if one.is_dir() and not one.is_symlink()]
-    return [path for one in others for path in islice(filter(Path.is_file, sorted(one.iterdir())), 1)]
+def owner(file, given, names):
+    """The first folder below `given` that is not called as an assignment; else the file. In none: `given`."""
+    below = file.relative_to(given).parts if given in file.parents else ()
+    below = below if os.path.isdir(file) else below[:-1]
+    for part in below or [Path(given).absolute().name]:
+        if part and part not in names:
+            return moodles(part) or part
+    return student(file.absolute(), names)
+
+
+def empty(folder, inside):
+    """The folders directly in `folder` that have no notebook."""
+    having = {path.relative_to(folder).parts[0] for path in inside}
+    with os.scandir(folder) as entries:
+        others = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+    return [Path(folder) / name for name in others if name not in having and name[0] not in "._"]
 
 
 def notebooks(folder, levels=LEVELS, left=None):
@@ -75,13 +94,15 @@ def notebooks(folder, levels=LEVELS, left=None):
         if entry.is_dir(follow_symlinks=False):
             if entry.name != ".ipynb_checkpoints":
                 yield from notebooks(entry.path, levels - 1, left if levels < LEVELS else None)
-        elif entry.name.endswith(".ipynb"):
+        elif entry.name.endswith(".ipynb") and not entry.name.startswith("._"):  # which macOS adds
             yield Path(entry.path)
 
 
 def content(path):
     """The bytes of a file. ValueError for what is no file, or is too large."""
     if os.path.isdir(path) and not os.path.islink(path):
+        if not list(notebooks(path)):
+            raise ValueError("no notebook in this folder")
         raise ValueError(f"a folder that cannot be read: {LEVELS} levels and {ENTRIES:,} files are the most")
     with regular(path, LARGEST) as file:
         return file.read(LARGEST + 1)
@@ -108,25 +129,27 @@ def read(data):
     return nbformat.reads(text, 4)
 
 
-def student(path, names, below=()):
-    """A student's name: by Moodle's folder or file, else the first part that is no assignment's name.
+def student(path, names):
+    """A student's name: by Moodle's folder or file, else the first part that is no assignment's name."""
+    parts = (path.stem, *(folder.name for folder in path.parents))
+    found = next(filter(None, map(moodles, parts)), None)
+    return found or next((name for part in parts if (name := cleaned(part, names))), path.stem)
 
-    below : folders that are asked before the file
-    """
-    parts = (*below, path.stem, *(folder.name for folder in path.parents))
-    for part in parts:
-        name, moodle, _ = part.partition("_assignsubmission_")
-        if moodle and (name := re.sub(r"_\d+$", "", name).strip("_- .")):
-            return name
-    for part in parts:
-        for name in names:
-            part = part.replace(name, "")
-        before = None
-        while before != part:
-            before, part = part, COPY.sub("", part).strip("_- .")
-        if part:
-            return part
-    return path.stem
+
+def moodles(part):
+    """The name that Moodle put into that of a folder or file, or None."""
+    name, moodle, _ = part.partition("_assignsubmission_")
+    return moodle and re.sub(r"_\d+$", "", name).strip("_- .") or None
+
+
+def cleaned(part, names):
+    """A name without an assignment's and without what browsers and systems add."""
+    for name in names:
+        part = part.replace(name, "")
+    before = None
+    while before != part:
+        before, part = part, COPY.sub("", part).strip("_- .")
+    return part
 
 
 def recognise(nb, name=None, path=Path()):

@@ -12,15 +12,18 @@ def plain(value):
     return "'" + value if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
 
 
-def written(rows, columns=(), theirs=()):
-    """The CSV of rows (dictionaries) with the columns of all of them; those of `theirs` keep their cells."""
+def as_it_is(value):
+    """A cell of somebody's own table, in place of `plain`."""
+    return value
+
+
+def written(rows, columns=(), cell=plain):
+    """The CSV of rows (dictionaries) with the columns of all of them. cell : what is done with each value."""
     columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(
-        {name: value if name in theirs else plain(value) for name, value in row.items()} for row in rows
-    )
+    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     return BOM + out.getvalue()
 
 
