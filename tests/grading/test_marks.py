@@ -241,10 +241,11 @@ def test_moodles_worksheet_is_filled_in(graded, tmp_path, capsys):
 def test_canvass_gradebook_gets_a_column(graded, tmp_path):
     sheet = tmp_path / "from canvas.csv"
     head = "Student,ID,SIS User ID,SIS Login ID,Section,Other (7)\n    Points Possible,,,,,10\n"
-    sheet.write_text(head + '"Lee, Ann",1,,ann,A,3\n', encoding="utf-8")
+    sheet.write_text(head + '"Lee, Ann",1,,ann,A,3\n"Ng, Di",2,,-,=B,-\n', encoding="utf-8")
     assert tool.main(["export", "--canvas", str(tmp_path / "to.csv"), "--roster", str(sheet)]) == 0
     found = list(DictReader((tmp_path / "to.csv").read_text(encoding="utf-8-sig").splitlines()))
-    assert [row[NAME] for row in found] == ["4", "2.5"] and found[1]["Other (7)"] == "3"
+    assert [row[NAME] for row in found] == ["4", "2.5", ""] and found[1]["Other (7)"] == "3"
+    assert [found[2][name] for name in ("SIS Login ID", "Section", "Other (7)")] == ["-", "=B", "-"]
     assert tool.main(["export", "--canvas", str(tmp_path / "alone.csv")]) == 0
     found = list(DictReader((tmp_path / "alone.csv").read_text(encoding="utf-8-sig").splitlines()))
     assert [row[NAME] for row in found] == ["4"] + ["2.5"] * 3

@@ -159,6 +159,25 @@ def test_scores_that_are_no_numbers_give_no_number(constrained, bad):
         assert not found.any() and not count.any()
 
 
+def test_a_label_whose_successors_are_all_impossible_leaves_nothing_behind():
+    """In mid-sequence: its own sum is 0, which nothing may be divided by."""
+    rng = np.random.default_rng(7)
+    corpus = random_corpus(rng, (6, 8), 5, 9)
+    features, w = random_model(rng, corpus, 5, 9, 1.0, all_states=True, all_transitions=True)
+    allowed = np.ones((5, 5), bool)
+    allowed[0] = [False, True, True, False, False]
+    model, log_node = model_of(corpus, features, w, constraints_from({"allowed": allowed}, BIO[:5]))
+    table, cells = table_of(model.edges.scores, log_node.shape[1])
+    log_node[2, 1:3] = log_node[4, 1:3] = log_node[8, 1:3] = -np.inf
+    for lo, hi in pairwise(corpus.seq_ptr):
+        x, found, count = log_node[lo:hi], np.empty_like(log_node[lo:hi]), np.zeros(len(cells[0]))
+        log_z, p_node, p_edge = exact_sums(x, table)
+        assert default_log_sums(x, model.edges, 1.0, found, count) == pytest.approx(log_z, rel=1e-12)
+        np.testing.assert_allclose(found, p_node, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(count, p_edge[cells], rtol=0, atol=1e-12)
+        assert (found[:-1, 0] == 0.0).any()
+
+
 def test_a_weight_of_zero_leaves_nothing():
     corpus, features, w = case("plain")
     model, log_node = model_of(corpus, features, w, None)
