@@ -11,7 +11,7 @@
 # Variables: PYTHON=python3.12 (3.11 or later; found by itself), VENV=.venv, CHAPTERS="02 03", JOBS=2,
 #            LAB="--no-browser --port 8890" (options for JupyterLab; in a container, as root: LAB=--allow-root)
 #            OPTIONS="--repeats 3" (of a study)
-#            SEED=7 SUBMITTED=folder (of a release, of what students handed in)
+#            SEED=7 SUBMITTED=folder BY=folder (of a release; of what students handed in: folders name them)
 #            HAND=--anonymous (options of the page to mark by hand)
 
 SHELL := /bin/bash
@@ -104,7 +104,7 @@ assignments: $(STAMP)
 	@$(PY) -m tools.grade release $(CHAPTERS) $(if $(SEED),--seed $(SEED))
 
 grade: $(STAMP)
-	@$(PY) -m tools.grade "$(or $(SUBMITTED),submitted)" $(if $(SEED),--seed $(SEED)) \
+	@$(PY) -m tools.grade "$(or $(SUBMITTED),submitted)" $(if $(SEED),--seed $(SEED)) $(if $(BY),--by $(BY)) \
 	  --csv marks/grades.csv --feedback build/feedback
 
 # The questions that a person reads; then what all marks come to, and pages for students.

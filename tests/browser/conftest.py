@@ -10,7 +10,7 @@ import pytest
 from tools import site
 from tools.teaching import browser as chromium
 
-PATIENCE = 300_000  # ms: a busy machine is no fault of a page
+PATIENCE = 120_000  # ms: a busy machine is no fault of a page
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
