@@ -17,7 +17,14 @@ def notebook(source, *said):
 @pytest.fixture
 def book(tmp_path):
     folder = tmp_path / "notebooks"
-    for name in ("00_start.ipynb", "studies/x.py", "assignments/source/01.ipynb", "teaching/exam_key.md"):
+    for name in (
+        "00_start.ipynb",
+        "studies/x.py",
+        "assignments/source/01.ipynb",
+        "teaching/exam_key.md",
+        "teaching/syllabus.md",
+        "README.md",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(notebook("x = 1", "stored"), encoding="utf-8")
     return folder

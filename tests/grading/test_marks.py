@@ -12,6 +12,7 @@ import pytest
 from helpers.assignments import NAME
 
 from tools import grade as tool
+from tools.grading import export
 from tools.grading import marks as marks_of
 from tools.grading.marks import Mark, Marks, Stale
 
@@ -236,6 +237,14 @@ def test_moodles_worksheet_is_filled_in(graded, tmp_path, capsys):
         .read_text(encoding="utf-8-sig")
         .startswith("Full name,Grade,Maximum Grade,Feedback")
     )
+
+
+def test_our_own_cells_in_a_roster_are_no_formulas(graded, tmp_path, monkeypatch):
+    (tmp_path / "from.csv").write_text("Full name,Grade,Feedback comments\nAnn Lee,-,\n", encoding="utf-8")
+    monkeypatch.setattr(export, "comments", lambda one: "=1+1")
+    command = ["export", "99", "--moodle", str(tmp_path / "to.csv"), "--roster", str(tmp_path / "from.csv")]
+    assert tool.main(command) == 0
+    assert "Ann Lee,2.5,'=1+1" in (tmp_path / "to.csv").read_text(encoding="utf-8-sig")
 
 
 def test_canvass_gradebook_gets_a_column(graded, tmp_path):
