@@ -26,7 +26,7 @@ import numpy as np
 from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, number, shown
 from crfbook.data.constraints import Constraints, violations
 from crfbook.data.corpus import make_corpus, offsets, ragged_index
-from crfbook.data.features import FeatureSet
+from crfbook.data.features import FeatureSet, distinct_keys
 from crfbook.data.files import check_features, part_of, prefixed
 from crfbook.distributed.places import load_arrays, place_of, read_text, save_arrays, write_text
 from crfbook.distributed.reading import digest_of
@@ -305,7 +305,13 @@ def own_part(corpus, features):
 
     The constant edge attribute stays number 0. place rises: weights keep their order.
     """
-    attr = np.unique(corpus.attr_idx).astype(np.int64)
+    inner = corpus.inner  # elsewhere the class is 0, and stands for nothing
+    classes = distinct_keys(corpus.edge_class[inner].astype(np.int64))
+    edge_class = np.zeros_like(corpus.edge_class)
+    edge_class[inner] = np.searchsorted(classes, corpus.edge_class[inner])
+    items, class_ptr = ragged_index(corpus.class_ptr, classes if len(classes) else [0])
+    corpus = corpus._replace(edge_class=edge_class, class_ptr=class_ptr, class_attr=corpus.class_attr[items])
+    attr = distinct_keys(corpus.attr_idx.astype(np.int64))
     edge = np.union1d(np.zeros(1, np.int64), corpus.class_attr)
     node_item, node_ptr = ragged_index(features.node_ptr, attr)
     edge_item, edge_ptr = ragged_index(features.edge_ptr, edge)

@@ -4,7 +4,10 @@
     2. merge      alphabets -> the one of the whole                 (here; exact, see `Encoder.merged`)
     3. renumber   a part -> the same with the ids of the whole, and what weights it shows   (task)
     4. choose     weights of the whole, as `CRF.fit` would          (here)
-    5. cut        a part -> a shard with its own weights            (task)
+    5. cut        a part -> shards, each with its own weights       (task)
+
+A part has at least LEAST tokens, but the last of a text: what alphabets cost does not grow with the number of
+shards.
 
 Every step writes files that name their sources. A second call with the same texts and settings goes on where
 the first one was stopped.
@@ -18,13 +21,14 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from crfbook._checks import File, ModelFileError, file_name, shown, whole
 from crfbook.data.constraints import constraints_from, violations
-from crfbook.data.corpus import make_corpus, without_zeros
+from crfbook.data.corpus import make_corpus, slice_sequences, without_zeros
 from crfbook.data.features import empirical_counts, from_keys, observed, with_every
 from crfbook.data.files import part_of, prefixed
 from crfbook.distributed.engine import Branch, engine_of, joined
@@ -72,6 +76,7 @@ PARTS = ".crfbook-parts"  # folder of what is needed until the shards are there
 PART = "part"  # kind of its files
 DONE = ".done"  # end of the names of those that stay: what was made of which text
 LOCK = "lock"
+LEAST = 250_000  # tokens of a part; more where a shard has more
 
 
 def write_shards(
@@ -117,6 +122,7 @@ def write_shards(
         raise ValueError(f"write_shards: expected tag_dictionary=None, got {shown(crf.tag_dictionary)}")
     settings, columns = settings_of(crf), None if columns is None else tuple(columns)
     read = {"columns": columns, "label": label, "n_tokens": shard_tokens, "template": settings["template"]}
+    read["least"] = max(shard_tokens, LEAST)
     folder = place_of(folder)
     parts = os.path.join(folder, PARTS)
     make_folder(parts)
@@ -127,7 +133,8 @@ def write_shards(
         if not is_there(os.path.join(folder, MANIFEST)):
             say = print if verbose else lambda *_: None
             try:
-                _finish(folder, found, engine, crf.constraints, settings | {"made_of": made_of}, say)
+                about = settings | {"made_of": made_of}
+                _finish(folder, found, engine, crf.constraints, about, shard_tokens, say)
             except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
                 told = f"{parts}: expected what an earlier call left there, {error!r}: remove this folder"
                 raise ShardError(told) from error
@@ -168,7 +175,7 @@ def _encoded(texts, parts, engine, read, finished):
     return found
 
 
-def _finish(folder, found, engine, limits, settings, say):
+def _finish(folder, found, engine, limits, settings, shard_tokens, say):
     """Steps 2 to 5."""
     say(f"{len(found)} parts, {sum(row['n_tokens'] for row in found):,} tokens encoded")
     encoder = _merged([row for row in found if row["n_tokens"]])
@@ -179,12 +186,13 @@ def _finish(folder, found, engine, limits, settings, say):
 
     how = settings["on_violation"] == "drop", settings["min_freq"] > 0
     jobs = [(row["path"], row["name"], row["source"], bare, beside, *how) for row in found]
-    n_dropped = n_tokens = 0
+    n_dropped, n_tokens, stops = 0, 0, []
 
     def weights():
         nonlocal n_dropped, n_tokens
-        for path, dropped, left in engine.run(renumber, jobs):
-            n_dropped, n_tokens = n_dropped + dropped, n_tokens + left
+        for path, dropped, lengths in engine.run(renumber, jobs):
+            n_dropped, n_tokens = n_dropped + dropped, n_tokens + sum(lengths)
+            stops.append(_ends(lengths, shard_tokens))
             arrays = load_arrays(path, PART)[1]
             yield arrays["keys"], arrays["counts"]
 
@@ -196,11 +204,12 @@ def _finish(folder, found, engine, limits, settings, say):
     say(f"{features.n_features:,} weights")
 
     of_all = os.path.join(folder, ALPHABET), alphabet
+    first = np.cumsum([0, *map(len, stops)]).tolist()
     jobs = [
-        (f"{row['path']}.ids", row["source"], os.path.join(folder, shard_name(i)), *of_all)
-        for i, row in enumerate(found)
+        (f"{row['path']}.ids", row["source"], ends, folder, i, *of_all)
+        for row, ends, i in zip(found, stops, first, strict=False)
     ]
-    rows = list(engine.run(cut, jobs))
+    rows = [shard for shards in engine.run(cut, jobs) for shard in shards]
     extremes = LargestValues(*(max(row["extremes"][k] for row in found) for k in range(2)))
     write_manifest(folder, settings, alphabet, n_dropped, rows, extremes)
 
@@ -317,7 +326,7 @@ def encode(text, place, read, name, finished):
     # a task of a failed call may still run, on another text: its files must have other names
     rows, own = [], f"{place}-{source[:12]}"
     try:
-        for X, y, weights in pieces(text, read["n_tokens"], read["columns"], read["label"], file):
+        for X, y, weights in pieces(text, read["least"], read["columns"], read["label"], file):
             k = len(rows)
             rows.append(_encode_piece(X, y, weights, f"{own}-{k:04d}", f"{source}-{k}", read["template"]))
     except (ValueError, TypeError) as error:
@@ -382,12 +391,12 @@ def _restored(header, arrays):
 
 
 def renumber(path, name, source, bare, digest, drop, counted):
-    """A part with the ids of the whole -> (path, sequences left out, tokens). A task."""
+    """A part with the ids of the whole -> (path, sequences left out, tokens of each other one). A task."""
     new, made_of = f"{path}.ids", [source, digest, drop, counted]
     with contextlib.suppress(OSError, ModelFileError):
         header, _ = load_arrays(new, PART)
         if header["made_of"] == made_of:
-            return new, header["n_dropped"], header["n_tokens"]
+            return new, header["n_dropped"], header["lengths"]
     encoder, features, limits = read_alphabet(bare, digest)
     header, arrays = load_arrays(path, PART)
     corpus, n_dropped = make_corpus(**part_of("corpus", arrays)), 0
@@ -403,9 +412,9 @@ def renumber(path, name, source, bare, digest, drop, counted):
         counts = empirical_counts(corpus._replace(seq_weight=np.zeros(0)), features)
     arrays = prefixed("corpus", without_zeros(corpus)._asdict())
     keys = np.append(features.node_keys, features.n_attrs * features.n_labels + features.edge_keys)
-    about = {"made_of": made_of, "n_dropped": n_dropped, "n_tokens": corpus.n_tokens}
+    about = {"made_of": made_of, "n_dropped": n_dropped, "lengths": corpus.lengths.tolist()}
     save_arrays(new, PART, about, arrays | {"keys": keys, "counts": counts})
-    return new, n_dropped, corpus.n_tokens
+    return new, n_dropped, about["lengths"]
 
 
 def _obedient(corpus, limits, labels, drop):
@@ -446,11 +455,31 @@ def _choose(encoder, keys, counts, settings, limits):
 # ---- 5. cut
 
 
-def cut(path, source, target, alphabet_path, alphabet):
-    """A part -> the `Shard` with its own weights. A task."""
-    old = shard_of(target, alphabet, source)
-    if old is not None:
-        return old
+def _ends(lengths, n_tokens):
+    """Where a shard ends: numbers of sequences. A shard has at least n_tokens tokens, but the last one."""
+    ends, tokens = [], 0
+    for i, length in enumerate(lengths, 1):
+        tokens += length
+        if tokens >= n_tokens or i == len(lengths):
+            ends.append(i)
+            tokens = 0
+    return ends or [0]
+
+
+def cut(path, source, ends, folder, first, alphabet_path, alphabet):
+    """A part -> its `Shard`s, each with its own weights. A task.
+
+    ends : numbers of sequences at which they end.
+    first : number of the first one.
+    """
     _, features, limits = read_alphabet(alphabet_path, alphabet)
-    corpus = make_corpus(**part_of("corpus", load_arrays(path, PART)[1]))
-    return write_shard(target, corpus, features, limits, alphabet, source)
+    corpus, shards = None, []
+    for i, (start, stop) in enumerate(pairwise([0, *ends])):
+        target, name = os.path.join(folder, shard_name(first + i)), f"{source}-{start}-{stop}"
+        shard = shard_of(target, alphabet, name)
+        if shard is None:
+            corpus = corpus or make_corpus(**part_of("corpus", load_arrays(path, PART)[1]))
+            own = slice_sequences(corpus, start, stop)
+            shard = write_shard(target, own, features, limits, alphabet, name)
+        shards.append(shard)
+    return shards

@@ -27,6 +27,7 @@ from crfbook.data.columns import TokenColumns
 from crfbook.data.files import load_arrays, save_arrays
 from crfbook.distributed import ShardError, Shards, fit, write_shards
 from crfbook.distributed.reading import digest_of, same_file
+from crfbook.encoding.encoder import Encoder
 
 ROWS = sentences()
 
@@ -82,11 +83,23 @@ WEIGHTS = np.random.default_rng(3).random(60)
     ids=lambda value: getattr(value, "__name__", str(value)[:40]),
 )
 @pytest.mark.filterwarnings("ignore:.* training sequences violate the constraints:UserWarning")
-def test_as_one_process_would(form, weights, options, tmp_path):
+@pytest.mark.parametrize("least", [1, writing.LEAST])
+def test_as_one_process_would(form, weights, options, least, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "LEAST", least)  # a part is a shard, or a text
     crf = CRF(max_iterations=6, **options)
     shards = write_shards(parts(form, weights), tmp_path, crf, shard_tokens=40)
     assert len(shards) > 5 and shards.n_sequences + shards.n_dropped == 60
     assert_as_fit(shards, crf, *whole(form, weights))
+
+
+def test_shards_of_a_text_share_its_alphabet_and_are_those_of_many_parts(tmp_path, monkeypatch):
+    merged, merge = [], Encoder.merged
+    monkeypatch.setattr(Encoder, "merged", lambda *both: merged.append(both) or merge(*both))
+    found = write_shards([columns(ROWS)], tmp_path / "one", CRF(template=TEMPLATE), shard_tokens=9)
+    assert len(found) == 20 and not merged
+    monkeypatch.setattr(writing, "LEAST", 1)
+    other = write_shards([columns(ROWS)], tmp_path / "many", CRF(template=TEMPLATE), shard_tokens=9)
+    assert other.digest == found.digest and len(merged) == len(other) - 1
 
 
 def test_what_is_left_out_is_said(tmp_path):
@@ -471,7 +484,7 @@ def test_files_of_others_stay(tmp_path):
 
 def test_a_task_of_a_call_that_failed_changes_nothing(tmp_path):
     """Its parts have other names, as they are of another text."""
-    read = {"columns": None, "label": "label", "n_tokens": 100, "template": None}
+    read = {"columns": None, "label": "label", "n_tokens": 100, "template": None, "least": 100}
     place = str(tmp_path / writing.PARTS / "text-00000")
     wanted = write_shards([names(ROWS[:30])], tmp_path / "here", CRF())
     os.makedirs(tmp_path / writing.PARTS)
