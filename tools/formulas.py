@@ -6,6 +6,7 @@ A formula that cannot be read is shown as its source.
 
 import html
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from latex2mathml.converter import convert
@@ -43,6 +44,8 @@ STACKED = {"∑", "∏", "⋃", "⋂", "max", "min", "sup", "inf", "lim", "argma
 UNDER = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
 PRIMES = {"\u2032", "\u2033", "\u2034"}
+BARS = "|", "‖"
+SIGNS = {"−", "-"}
 
 # What is rewritten before reading: environments it does not know, spacing it would print.
 REWRITES = [
@@ -118,7 +121,22 @@ def _unraise(element):
     element[1].attrib.update(lspace="0.05em", rspace="0")
 
 
+def _operators(row):
+    """Forms that browsers guess wrong: bars around something, as of a norm; a sign after another operator."""
+    inner = [child[0] if child.tag in SCRIPTS else child for child in row]
+    for bar in BARS:
+        found = [one for one in inner if one.tag == "mo" and one.text == bar]
+        for k, one in enumerate(found if len(found) % 2 == 0 else ()):
+            one.attrib.setdefault("stretchy", "false")
+            one.set("form", ("prefix", "postfix")[k % 2])
+    for before, sign in pairwise(inner):
+        if sign.text in SIGNS and before.tag == "mo" and before.text not in (")", "]", "}", "!", *BARS):
+            sign.set("form", "prefix")
+
+
 def _mend(element, display):
+    if element.tag not in SCRIPTS:
+        _operators(element)
     for place, child in enumerate(element):
         if child.tag == "mrow" and _word(child):
             name = ElementTree.Element("mi")

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 from nbformat import writes
+from nbformat.v4 import new_output
 
 from tools.chapters import NOTEBOOKS, PARTS, PICTURES, ROOT, asked_for_help, chapters, normalise, read
 from tools.execute import data_used
-from tools.formulas import STYLE
+from tools.formulas import STYLE, to_mathml
 from tools.site_pages import (
     builds,
     claims_page,
@@ -45,6 +46,9 @@ GUIDES = {  # file of the checkout: its page
 REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
+SUMMARY, FORMULA = re.compile(r"<summary>.*?</summary>", re.S), re.compile(r"\$([^$]+)\$")
+RECORDED = re.compile(r"^(\w+): recorded (.*)\n", re.M)  # as studies.recorded prints it
+LONG = 24  # signs of a cell that may take several lines
 
 
 def pages():
@@ -71,7 +75,34 @@ def relinked(text, source, page, where):
         return f"]({up}{found}{anchor if '#' not in found else ''})"
 
     text = re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(#\)", r"\1", LINK.sub(target, text))
-    return re.sub(r"<!--.*?-->\n?", "", text, flags=re.S)
+    text = re.sub(r"^[ \t]*<!--.*?-->\n?|[ \t]*<!--.*?-->", "", text, flags=re.S | re.M)
+    return SUMMARY.sub(lambda found: FORMULA.sub(lambda tex: to_mathml(tex[1]), found[0]), text)
+
+
+def with_records(outputs, page, where):
+    """Outputs of a cell without the lines that say what was recorded when; these are links at their end."""
+    found, kept = [], []
+    for out in outputs:
+        if out.output_type == "stream":
+            found += RECORDED.findall(out.text)
+            out.text = RECORDED.sub("", out.text)
+        if out.output_type != "stream" or out.text.strip():
+            kept.append(out)
+    links = [
+        f'<a href="{where[file].replace(".md", ".html")}">{name}</a> ({about})'
+        for name, about in found
+        if (file := f"notebooks/results/{name}.csv") in where
+    ]
+    if links:
+        text = f'<p class="recorded">Recorded: {"; ".join(links)}</p>'
+        kept.append(new_output("display_data", {"text/html": text}))
+    return kept
+
+
+def tabled(page):
+    """HTML of a table of pandas, with a class that says whether a cell has a long text."""
+    longest = max(map(len, re.findall(r"<td[^>]*>([^<]*)", page)), default=0)
+    return page.replace('class="dataframe"', f'class="dataframe {"long" if longest > LONG else "short"}"')
 
 
 def page_of(nb, source, page, where):
@@ -83,12 +114,21 @@ def page_of(nb, source, page, where):
             cell.source = relinked(cell.source, source, page, where)
             continue
         cell.source = cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n")
+        cell.outputs = with_records(cell.outputs, page, where)
         for out in cell.outputs:  # a page has no kernel
-            out.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+            data = out.get("data", {})
+            data.pop("application/vnd.jupyter.widget-view+json", None)
+            if "text/html" in data:
+                data["text/html"] = tabled(data["text/html"])
         about = [out.metadata.get(kind, {}) for out in cell.outputs if "metadata" in out for kind in PICTURES]
         described = [one.get("alt") for one in about]
         if any(described):
             cell.metadata["mystnb"] = {"image": {"alt": next(filter(None, described))}}
+        if "hide-input" in cell.metadata.get("tags", []):
+            said = re.match(r"# ?(.{1,70}?)[.:;,]?(?:\n|$| \()", cell.source)
+            cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = (
+                f"Code: {said[1]}" if said else "Code"
+            )
     return writes(nb)
 
 

@@ -25,9 +25,9 @@ LEFT_OUT = [["math"], [".highlight pre"], ["table.dataframe tr"]]
 AXE = """part => axe.run(part, {resultTypes: ["violations"], preload: false}).then(found => found.violations
   .filter(one => ["serious", "critical"].includes(one.impact))
   .map(one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200)]))"""
-CUT = """() => [...document.querySelectorAll(".bd-article :is(pre, div.math, math, img)")].filter(one => {
+CUT = """() => [...document.querySelectorAll(".bd-article :is(pre, div.math, math, img, table)")].filter(one => {
   const box = one.getBoundingClientRect();
-  const inside = one.tagName == "math" ? 0 : one.scrollWidth - one.clientWidth;
+  const inside = ["math", "TABLE"].includes(one.tagName) ? 0 : one.scrollWidth - one.clientWidth;
   return box.width && (box.right > innerWidth + 1 || box.left < 0 || inside > 1);
 }).map(one => one.textContent.slice(0, 80))"""
 

@@ -25,6 +25,7 @@ suppress_warnings = ["myst.header", "myst.xref_missing"]  # sections begin at le
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # nothing from another host
 nb_merge_streams = True
+nb_render_markdown_format = "myst"
 nb_number_source_lines = False
 copybutton_selector = "div.cell_input pre, div.highlight-python pre, div.highlight-default pre"
 smartquotes = False
@@ -54,11 +55,15 @@ GLOSSARY = "guides/glossary"
 KEPT = nodes.reference, nodes.FixedTextElement, nodes.literal, nodes.raw, nodes.math, nodes.title
 
 
+def cited(node):
+    return isinstance(node, nodes.section) and any(name.endswith("references") for name in node["ids"])
+
+
 def running(doctree, besides=()):
-    """The texts of a page outside links, code, formulas and titles."""
+    """The texts of a page outside links, code, formulas, titles and references."""
     for text in list(doctree.findall(nodes.Text)):
         around = text.parent
-        while around and not isinstance(around, (*KEPT, *besides)):
+        while around and not (isinstance(around, (*KEPT, *besides)) or cited(around)):
             around = around.parent
         if around is None:
             yield text
@@ -111,8 +116,17 @@ def link_chapters(app, doctree, page):
 
 
 def inline_math(self, node):
-    self.body.append(to_mathml(node.astext()))
+    self.body.append(f'<span class="math">{to_mathml(node.astext())}{node.get("tail", "")}</span>')
     raise nodes.SkipNode
+
+
+def keep_punctuation(app, doctree, page):
+    """A full stop or a comma stays in the line of the formula that it follows."""
+    for formula in doctree.findall(nodes.math):
+        after = formula.next_node(descend=False, siblings=True)
+        if isinstance(after, nodes.Text) and (tail := re.match(r"[.,;:?!)]+", after)):
+            formula["tail"] = tail[0]
+            after.parent.replace(after, nodes.Text(after[tail.end() :]))
 
 
 def block_math(self, node):
@@ -139,6 +153,7 @@ def notebook_of(app, page, template, context, doctree):
 def setup(app):
     app.config.html_static_path = [f"{app.srcdir}/_static"]
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
+    app.connect("doctree-resolved", keep_punctuation)
     app.connect("doctree-resolved", link_chapters)
     app.connect("doctree-resolved", link_terms)
     app.connect("autodoc-process-docstring", docstrings)
