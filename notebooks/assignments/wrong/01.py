@@ -8,7 +8,7 @@ def score(path, log_node, log_edge):
     pairs = sum(log_edge[path[t - 1], path[t]] for t in range(1, len(path) - 1))
     return sum(log_node[t, y] for t, y in enumerate(path)) + pairs
 
-# wrong: the weight, not the score | score-test
+# wrong: the product, not the score | score-test
 def score(path, log_node, log_edge):
     nodes = np.prod([np.exp(log_node[t, y]) for t, y in enumerate(path)])
     return nodes * np.prod([np.exp(log_edge[a, b]) for a, b in zip(path, path[1:])])

@@ -120,3 +120,10 @@ def follow(last, back):
     for t in range(len(some_back) - 1, 0, -1):
         path.insert(0, int(some_back[t, path[0]]))
     return path
+
+# wrong: the largest of several best last labels | follow-test
+def follow(last, back):
+    path = [len(last) - 1 - int(np.argmax(last[::-1]))]
+    for t in range(len(back) - 1, 0, -1):
+        path.append(int(back[t, path[-1]]))
+    return path[::-1]
