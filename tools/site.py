@@ -48,6 +48,8 @@ LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
 SUMMARY, FORMULA = re.compile(r"<summary>.*?</summary>", re.S), re.compile(r"\$([^$]+)\$")
 RECORDED = re.compile(r"^(\w+): recorded (.*)\n", re.M)  # as studies.recorded prints it
+COMMENT = re.compile(r"(?P<code>^```.*?^```$|`[^`\n]+`)|^[ \t]*<!--.*?-->\n?|[ \t]*<!--.*?-->", re.S | re.M)
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.S | re.M)
 LONG = 24  # signs of a cell that may take several lines
 
 
@@ -63,6 +65,11 @@ def pages():
 def relinked(text, source, page, where):
     """Markdown whose links to files of the checkout lead to their pages; those without a page are text."""
 
+    def titled(match):
+        path = (ROOT / source).parent / match[2]
+        heading = re.search(r"# ([^\n\"\\]+)", path.read_text(encoding="utf-8")) if path.is_file() else None
+        return f"[{heading[1] if heading else match[1]}]("
+
     def target(match):
         name, anchor = match[1], (match[2] or "").lower()
         if not name:
@@ -74,8 +81,12 @@ def relinked(text, source, page, where):
         up = "../" * page.count("/")
         return f"]({up}{found}{anchor if '#' not in found else ''})"
 
+    text = re.sub(r"\[`?([\w./]+\.(?:md|ipynb))`?\]\((?=([\w./]+))", titled, text)
     text = re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(#\)", r"\1", LINK.sub(target, text))
-    text = re.sub(r"^[ \t]*<!--.*?-->\n?|[ \t]*<!--.*?-->", "", text, flags=re.S | re.M)
+    text = COMMENT.sub(lambda found: found["code"] or "", text)
+    text = FENCE.sub(
+        lambda found: f"```{found[1] or 'text'}\n{found[2]}```", text
+    )  # no language is no Python
     return SUMMARY.sub(lambda found: FORMULA.sub(lambda tex: to_mathml(tex[1]), found[0]), text)
 
 

@@ -15,7 +15,9 @@ from studies.records import RESULTS, read_record
 from tools.chapters import PARTS, ROOT, chapters, promise, read, title
 
 SHOWN = 40  # rows of a record that stand open on its page
-MEMBER = re.compile(r"([\w.*]+(?:, [\w.*]+)*) ?: (.+)")  # of a docstring: an argument, an attribute
+# of a docstring: an argument, an attribute; "Source: ..." and "int64: ..." are none
+MEMBER = re.compile(r"((?!u?int\d|float\d|bool\b|[A-Z]\w+:)[\w.*]+(?:, [\w.*]+)*) ?: (.+)")
+VERDICT = re.compile(r"^([a-z.][^:\n]*): ", re.M)
 
 
 def in_part(part, stem):
@@ -53,7 +55,8 @@ def names(module, wanted):
         thing = getattr(import_module(module), name)
         if isinstance(thing, type):
             again = ["   :no-index:"] * (module == "crfbook.pycrfsuite")  # its Tagger has a namesake
-            lines += [f".. autoclass:: {module}.{name}", "   :members:", "   :inherited-members:", *again, ""]
+            own = ["   :inherited-members:"] * (not issubclass(thing, (tuple, BaseException)))
+            lines += [f".. autoclass:: {module}.{name}", "   :members:", *own, *again, ""]
         elif callable(thing):
             lines += [f".. autofunction:: {module}.{name}", ""]
     return "\n".join([*lines, "```"])
@@ -86,12 +89,15 @@ def used_in(name):
 
 def docstring(lines):
     """A docstring of this package as reStructuredText: arguments as a list, indented blocks as they are."""
-    found, inside = [], ""  # of a "table", a list's "item", an indented "block"
+    found, inside = [], ""  # of a "table", a "doctest", a list's "item", an indented "block"
     for line, after in pairwise([*lines, ""]):
         text, indented = line.strip(), line.startswith("    ")
         if not text or set(text) == {"-"}:
             inside = inside if inside == "block" or text else ""
             found.append("")
+        elif inside == "doctest" or text.startswith(">>> "):
+            inside = "doctest"
+            found.append(line)
         elif inside == "table" or re.fullmatch("=+( +=+)+", text):
             inside = "table"
             found.append(line)
@@ -124,7 +130,7 @@ def escaped(text):
     )
 
 
-def rows_of(table, class_="dataframe"):
+def rows_of(table, class_="table dataframe"):
     """A table as HTML that is read as it stands, of texts that may be HTML already."""
     head = "".join(f"<th>{column}</th>" for column in table[0])
     body = "".join(f"<tr>{''.join(f'<td>{x}</td>' for x in row)}</tr>" for row in table[1:])
@@ -135,12 +141,17 @@ def rows_of(table, class_="dataframe"):
     )
 
 
+def short(cell):
+    """A number with more digits than a reader wants, in four; the file has all."""
+    return f"{float(cell):.4g}" if re.fullmatch(r"-?\d*\.\d{6,}(e-?\d+)?", cell) else cell
+
+
 def records(number):
     """The page of a chapter's records; every one has what it was made by, its rows, and its file."""
     found = [f"# Records of chapter {number}\n"]
     for path in sorted(RESULTS.glob(f"{number}_*.csv")):
         about, rows = read_record(path)
-        table = [list(rows[0]), *([html.escape(x or "") for x in row.values()] for row in rows)]
+        table = [list(rows[0]), *([html.escape(short(x or "")) for x in row.values()] for row in rows)]
         made = f"{about['date']}, commit {about['commit']}, {float(about['seconds']):,.0f} s"
         found.append(f"## {path.stem}\n\nRecorded {made}. {len(rows):,} rows.\n")
         found.append(f'```{{raw}} html\n<p><a href="csv/{path.name}" download>{path.name}</a></p>\n```\n')
@@ -154,7 +165,7 @@ def claims_page(stems):
     """The tables of all papers; a claim leads to the chapter that shows it."""
     found = ["# What the papers claim\n"]
     found.append("Our numbers come from the records. Each has its error, or the p-value of a paired test.\n")
-    found.append(f"```text\n{VERDICTS}\n```\n")
+    found.append(VERDICT.sub(r"- **\1**: ", VERDICTS).replace("\nAn error", "\n\nAn error") + "\n")
     pages = {stem[:2]: f"{stem}.html" for stem in stems}
     for paper, (_, name) in PAPERS.items():
         try:
@@ -168,23 +179,23 @@ def claims_page(stems):
         for row in rows:
             page = pages.get(row[-1][:2])
             row[-1] = f'<a href="{page}">{row[-1]}</a>' if page else row[-1]
-        found.append(rows_of([list(table), *rows], "dataframe claims"))
+        found.append(rows_of([list(table), *rows], "table dataframe claims"))
     return "\n".join(found)
 
 
 def builds(notebooks, runs, data_used):
     """Which chapter was run on which data, in which time, or that its stored outputs are shown."""
     done = {run.path.stem: run for run in runs}
-    rows = [["chapter", "data", "seconds", "outcome"]]
+    rows = [["chapter", "data", "seconds", "outcome"] if runs else ["chapter", "data"]]
     for stem, nb in notebooks.items():
         run = done.get(stem)
         data = run.data if run else data_used(nb)
         shown = "<br>".join(html.escape(f"{n}: {s}") for n, s in sorted(data.items())) or "none"
-        outcome = ("failed" if run.error else "ok") if run else "stored outputs"
-        rows.append(
-            [f'<a href="{stem}.html">{stem}</a>', shown, f"{run.seconds:.0f}" if run else "", outcome]
-        )
-    text = f"# Data and times of this build\n\nBuilt on {date.today()}.\n\n{rows_of(rows)}"
+        link = f'<a href="{stem}.html">{stem[:2]} {html.escape(title(nb))}</a>'
+        ran = [f"{run.seconds:.0f}", "failed" if run.error else "ok"] if run else ["", "stored outputs"]
+        rows.append([link, shown, *ran[: len(rows[0]) - 2]])
+    stored = "" if runs else " Pages show the stored outputs."
+    text = f"# Data and times of this build\n\nBuilt on {date.today()}.{stored}\n\n{rows_of(rows)}"
     twins = sorted({n.split()[0] for run in runs for n, source in run.data.items() if "twin" in source})
     if twins:
         text += (

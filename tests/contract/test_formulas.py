@@ -68,3 +68,16 @@ def test_every_formula_of_the_book_can_be_read(path):
     for cell in book.read(path).cells:
         for tex in formulas(cell.source) if cell.cell_type == "markdown" else ():
             assert "unread-formula" not in to_mathml(tex, True), f"tools/formulas.py cannot read {tex!r}"
+
+
+@pytest.mark.parametrize(
+    "norm", [r"c \|w\|_2^2", "c |w|_1", r"c \lvert w \rvert", r"\bigl|w\bigr|", "|a| + |b|"]
+)
+def test_bars_around_something_are_a_pair(norm):
+    forms = re.findall(r'<mo[^>]* form="(\w+)"[^>]*>[|‖]</mo>', to_mathml(norm))
+    assert forms in (["prefix", "postfix"], ["prefix", "postfix"] * 2)
+
+
+def test_a_single_bar_stays_and_a_sign_after_an_operator_is_a_sign():
+    assert "form=" not in to_mathml("p(y|x)") and "form=" not in to_mathml("a - b")
+    assert to_mathml(r"x = -\infty").count('form="prefix">−') == 1 and "form=" not in to_mathml("(a) - b")

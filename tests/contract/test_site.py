@@ -114,6 +114,21 @@ def test_the_first_use_of_a_term_leads_to_the_glossary(built):
     assert len(site_pages.terms()) == len(set(site_pages.terms())) > 60
 
 
+def test_what_was_recorded_is_a_link_to_the_record(built):
+    page = built["15_distributed.html"]
+    assert not re.search(r"\d\d_\w+: recorded ", page)
+    links = re.findall(r'<p class="recorded">.*?</p>', page, re.S)
+    found = re.findall(r'href="(records/15\.html)#(\w+)"', " ".join(links))
+    assert len(found) > 5 and all(f'id="{place}"' in built[name] for name, place in found)
+
+
+def test_tables_say_whether_a_cell_is_long():
+    table = '<table border="1" class="dataframe"><tr><td>{}</td></tr></table>'
+    assert "dataframe short" in site.tabled(table.format("F1")) and "long" in site.tabled(
+        table.format("x " * 20)
+    )
+
+
 def test_each_chapter_is_in_one_part():
     for path in book.chapters():
         assert sum(site_pages.in_part(part, path.stem) for part in book.PARTS) == 1
@@ -168,7 +183,9 @@ def test_links_lead_to_pages_or_become_text():
     assert linked("See [the `code`](../crfbook/brute.py).") == "See the `code`."
     guide = ("docs/PAPERS.md", "guides/papers.md")
     assert linked("[r](../notebooks/results/02_limits.csv)", *guide) == "[r](../records/02.md#02_limits)"
-    assert linked("x <!-- holds: a > b --> y") == "x  y"
+    assert linked("x <!-- holds: a > b -->, y") == "x, y"
+    assert linked("write `<!-- so -->` <!-- b\n -->or\n<!-- c -->\nz") == "write `<!-- so -->`or\nz"
+    assert linked("see [SPEC.md](../docs/SPEC.md#a)").startswith("see [Specification: the algorithms")
 
 
 def test_a_page_shows_the_outputs_of_its_run_and_others_the_stored_ones(tmp_path):

@@ -55,15 +55,11 @@ GLOSSARY = "guides/glossary"
 KEPT = nodes.reference, nodes.FixedTextElement, nodes.literal, nodes.raw, nodes.math, nodes.title
 
 
-def cited(node):
-    return isinstance(node, nodes.section) and any(name.endswith("references") for name in node["ids"])
-
-
 def running(doctree, besides=()):
-    """The texts of a page outside links, code, formulas, titles and references."""
+    """The texts of a page outside links, code, formulas and titles."""
     for text in list(doctree.findall(nodes.Text)):
         around = text.parent
-        while around and not (isinstance(around, (*KEPT, *besides)) or cited(around)):
+        while around and not isinstance(around, (*KEPT, *besides)):
             around = around.parent
         if around is None:
             yield text
@@ -88,7 +84,15 @@ def link_terms(app, doctree, page):
     if not NAME.match(page):
         return
     uri, left = app.builder.get_relative_uri(page, GLOSSARY), set(terms())
+    cited = {
+        id(text)
+        for part in doctree.findall(nodes.section)
+        if "references" in part["ids"][0]
+        for text in part.findall(nodes.Text)
+    }
     for text in running(doctree, (nodes.table,)):
+        if id(text) in cited:
+            continue
         tried = ((re.search(rf"\b{re.escape(term)}(?:e?s)?\b", text, re.I), term) for term in left)
         links, at = [], 0
         for start, _, end, term in sorted(
@@ -143,7 +147,8 @@ def docstrings(app, what, name, thing, options, lines):
 
 def members(app, what, name, thing, skip, options):
     """What classes inherit from others than ours, as scikit-learn's, is described there."""
-    return True if not (getattr(thing, "__module__", None) or "crfbook").startswith("crfbook") else None
+    foreign = not (getattr(thing, "__module__", None) or "crfbook").startswith("crfbook")
+    return foreign or (getattr(thing, "__doc__", None) or "").startswith("Alias for field") or None
 
 
 def notebook_of(app, page, template, context, doctree):
