@@ -10,6 +10,10 @@ def unroll(template, T):
 def unroll(template, T):
     return [(c, t) for c, clique in enumerate(template) for t in range(T - clique[-1][0])]
 
+# wrong: the number of labels decides, not their steps | unroll-test
+def unroll(template, T):
+    return [(c, t) for c, clique in enumerate(template) for t in range(T - len(clique) + 1)]
+
 # wrong: axes of the chains swapped | join-test
 def join(u, v, q):
     return (u[:, None, :] + v[:, :, None] + np.swapaxes(q, 1, 2))
@@ -17,6 +21,11 @@ def join(u, v, q):
 # wrong: the score of both labels is left out at the first token | join-test
 def join(u, v, q):
     return u[:, :, None] + v[:, None] + q * (np.arange(len(q)) > 0)[:, None, None]
+
+# wrong: written into q | join-test
+def join(u, v, q):
+    q += u[:, :, None] + v[:, None]
+    return q
 
 # wrong: not transposed | step-test
 def step(alpha, N, P1, P2):

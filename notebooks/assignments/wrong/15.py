@@ -148,38 +148,38 @@ def objective(found, w, c2):
     return value, w
 
 # wrong: words cost the same whatever the workers | crossing-test
-def crossing(N, tau, F, b, by_tree):
+def crossing(N, tau, F, r, by_tree):
     W = 2
-    while 16 * F / b * (np.log2(W) if by_tree else W) <= N * tau:
+    while 16 * F / r * (np.log2(W) if by_tree else W) <= N * tau:
         W += 1
         if W > 100_000:
             break
     return W
 
 # wrong: vectors only go out | crossing-test
-def crossing(N, tau, F, b, by_tree):
+def crossing(N, tau, F, r, by_tree):
     W = 2
-    while 8 * F / b * (np.log2(W) if by_tree else W) <= N * tau / W:
+    while 8 * F / r * (np.log2(W) if by_tree else W) <= N * tau / W:
         W += 1
     return W
 
 # wrong: the last one at which the network is no longer | crossing-test
-def crossing(N, tau, F, b, by_tree):
+def crossing(N, tau, F, r, by_tree):
     W = 2
-    while 16 * F / b * (np.log2(W) if by_tree else W) <= N * tau / W:
+    while 16 * F / r * (np.log2(W) if by_tree else W) <= N * tau / W:
         W += 1
     return W - 1
 
 # wrong: natural logarithms | crossing-test
-def crossing(N, tau, F, b, by_tree):
+def crossing(N, tau, F, r, by_tree):
     W = 2
-    while 16 * F / b * (np.log(W) if by_tree else W) <= N * tau / W:
+    while 16 * F / r * (np.log(W) if by_tree else W) <= N * tau / W:
         W += 1
     return W
 
 # wrong: a tie counts | crossing-test
-def crossing(N, tau, F, b, by_tree):
+def crossing(N, tau, F, r, by_tree):
     W = 2
-    while 16 * F / b * (np.log2(W) if by_tree else W) < N * tau / W:
+    while 16 * F / r * (np.log2(W) if by_tree else W) < N * tau / W:
         W += 1
     return W

@@ -293,3 +293,9 @@ def calibration(p, right, n_bins):
 def calibration(p, right, n_bins):
     place = (p * n_bins).astype(int)
     return sum(abs((right - p)[place == k].sum()) for k in range(n_bins)) / len(p)
+
+
+# wrong: a limit belongs to the bin below it | calibration-test
+def calibration(p, right, n_bins):
+    place = np.maximum(np.ceil(p * n_bins).astype(int) - 1, 0)
+    return sum(abs((right - p)[place == k].sum()) for k in range(n_bins)) / len(p)
