@@ -42,6 +42,20 @@ def given(marks):
     return {name: (mark.points, mark.comment) for name, mark in found.items() if mark}
 
 
+def test_a_pasted_picture_is_said_with_its_file(submitted, tmp_path):
+    nb = submitted()
+    (cell,) = (c for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade_id") == "why")
+    cell.source, cell.attachments = "By hand: ![x](attachment:a.png)", {"a.png": {"image/png": "aGk="}}
+    nbformat.write(nb, tmp_path / "ann.ipynb")
+    assert tool.main([str(tmp_path / "ann.ipynb")]) == 0
+    with Marks(tool.MARKS) as made:
+        for anonymous in (False, True):
+            (answer,) = hand.data(made, (), anonymous)[0]["answers"]
+            assert "A picture was pasted here" in answer["text"]
+            assert ("ann.ipynb" in answer["text"]) is not anonymous
+            assert answer["text"] in hand.table(made, (), anonymous).replace('""', '"')
+
+
 @pytest.fixture
 def address(marks):
     running, address = hand.server(marks)

@@ -40,6 +40,13 @@ def shuffled(attempts):
     return sorted(attempts, key=lambda one: sha256(json.dumps(list(one.answers.items())).encode()).digest())
 
 
+def shown(one, question, anonymous):
+    """The answer of an attempt; where it has a pasted picture, which file shows it."""
+    text = one.answers[question][1]
+    where = "the file, which is named where names are shown" if anonymous else one.file
+    return f"{text}\n\n[A picture was pasted here: see {where}]" if "(attachment:" in text else text
+
+
 # ---- a table ----
 
 
@@ -53,7 +60,7 @@ def table(marks, names, anonymous):
             who = {} if anonymous else {"student": one.student}
             rows.append(who | {
                 "assignment": assignment, "question": question, "of": rounded(most),
-                "answer": one.answers[question][1], "points": rounded(given.points) if given else "",
+                "answer": shown(one, question, anonymous), "points": rounded(given.points) if given else "",
                 "comment": given.comment if given else "", "key": f"a{one.id}v{own}",
             })  # fmt: skip
     return written(rows)
@@ -101,7 +108,7 @@ def data(marks, names, anonymous):
         for place, one in enumerate(shuffled(attempts) if anonymous else attempts, 1):
             given = one.given.get(question)
             answers.append({
-                "attempt": one.id, "text": one.answers[question][1],
+                "attempt": one.id, "text": shown(one, question, anonymous),
                 "name": f"answer {place}" if anonymous else one.student,
                 "points": rounded(given.points) if given else "", "comment": given.comment if given else "",
                 "version": given.version if given else 0, "carried": bool(given and given.carried),
