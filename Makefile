@@ -31,6 +31,8 @@ NBVAL = --nbval-lax --nbval-current-env --nbval-cell-timeout 120 --nbval-kernel-
 # No corpus but the built-in twins: no mirror, and a cache folder that stays empty.
 BUILTIN = env -u CRFBOOK_MIRROR CRFBOOK_DATA=$(CURDIR)/build/no-data CRFBOOK_SCALE=quick
 NOTEBOOKS = $(if $(CHAPTERS),$(foreach c,$(CHAPTERS),$(wildcard notebooks/$(c)*.ipynb)),notebooks)
+UNKNOWN = $(foreach c,$(CHAPTERS),$(if $(wildcard notebooks/$(c)*.ipynb),,$(c)))
+$(if $(strip $(UNKNOWN)),$(error CHAPTERS: expected numbers of chapters such as 02, got $(strip $(UNKNOWN))))
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15

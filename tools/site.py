@@ -202,6 +202,7 @@ def build(folder, runs=()):
     shutil.rmtree(folder, ignore_errors=True)  # pages of chapters that are no more
     options = ["-q", "-j", "2", "-E", "-d", str(source / "_doctrees"), "-c", str(THEME)]
     status = sphinx([*options, "-b", "html", str(source), str(folder)])
+    (folder / "_static" / "webpack-macros.html").unlink(missing_ok=True)  # a template of the theme, no page
     for path in chapters():  # as they are stored: what the button downloads
         shutil.copy(path, folder / path.name)
     shutil.copytree(RECORDS, folder / "records" / "csv", dirs_exist_ok=True)
@@ -211,6 +212,7 @@ def build(folder, runs=()):
 def main(arguments):
     if asked_for_help(arguments, __doc__):
         return 0
+    print("making the pages, about half a minute ...", flush=True)
     status = build(BUILD)
     print(f"HTML: {(BUILD / 'index.html').relative_to(ROOT)}")
     return status
