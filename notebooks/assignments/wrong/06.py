@@ -53,20 +53,20 @@ def orthant_step(w, pg, d, step):
     new = w + step * np.where(d * pg < 0, d, 0.0)
     return np.where(new * np.where(w != 0, np.sign(w), np.sign(pg)) > 0, new, 0.0)
 
-# wrong: s is not limited to 1 | gap-test
+# wrong: tau is not limited to 1 | gap-test
 def gap(value, w, g, c1):
-    s = c1 / max(np.abs(g).max(), 1e-300)
-    return value + c1 * np.abs(w).sum() - s * (value - g @ w)
+    tau = c1 / max(np.abs(g).max(), 1e-300)
+    return value + c1 * np.abs(w).sum() - tau * (value - g @ w)
 
 # wrong: the penalty of w is left out | gap-test
 def gap(value, w, g, c1):
-    s = min(1.0, c1 / max(np.abs(g).max(), 1e-300))
-    return value - s * (value - g @ w)
+    tau = min(1.0, c1 / max(np.abs(g).max(), 1e-300))
+    return value - tau * (value - g @ w)
 
 # wrong: g.w with the other sign | gap-test
 def gap(value, w, g, c1):
-    s = min(1.0, c1 / max(np.abs(g).max(), 1e-300))
-    return value + c1 * np.abs(w).sum() - s * (value + g @ w)
+    tau = min(1.0, c1 / max(np.abs(g).max(), 1e-300))
+    return value + c1 * np.abs(w).sum() - tau * (value + g @ w)
 
 # wrong: rows and columns of the pairs are swapped | forward-test
 def sparse_forward(psi_node, rows, columns, gain):
@@ -80,7 +80,7 @@ def sparse_forward(psi_node, rows, columns, gain):
         alpha[t] /= alpha[t].sum()
     return alpha, log_z
 
-# wrong: of a pair that is stored twice only one counts | forward-test
+# wrong: of several pairs into a label only the last counts | forward-test
 def sparse_forward(psi_node, rows, columns, gain):
     alpha, log_z = np.empty_like(psi_node), 0.0
     for t in range(len(psi_node)):
@@ -130,3 +130,12 @@ def best_scores(before, rows, columns, weight):
     table = np.zeros((len(before), len(before)))
     table[columns, rows] = weight
     return (before[:, None] + table).max(0)
+
+# wrong: where all pairs are stored, the leader counts with weight zero | best-test
+def best_scores(before, rows, columns, weight):
+    order, best = np.argsort(-before), np.empty(len(before))
+    for y in range(len(before)):
+        asks = rows[columns == y]
+        free = [k for k in order if k not in asks] or order
+        best[y] = max([before[free[0]], *(before[asks] + weight[columns == y])])
+    return best

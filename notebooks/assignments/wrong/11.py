@@ -4,6 +4,14 @@ def alive(delta, edge):
     gain = np.where(edge != 0, edge - edge[q], -np.inf).max(1)
     return ~(delta + np.maximum(gain, 0.0) < delta[q])
 
+# wrong: the leader's own pairs are left out | alive-test
+def alive(delta, edge):
+    return ~(delta + edge.max(1) < delta.max())
+
+# wrong: the best label alone | alive-test
+def alive(delta, edge):
+    return delta == delta.max()
+
 # wrong: columns for rows | alive-test
 def alive(delta, edge):
     q = delta.argmax()
