@@ -197,15 +197,54 @@ def test_a_table_there_and_back(marks, tmp_path, capsys):
     capsys.readouterr()
     assert tool.main(["hand", "--read", table]) == 1
     said = capsys.readouterr().out
-    assert "row 4: a comment without points" in said and "row 5: not taken: 'many' is no number" in said
+    assert "row 4: a comment without points" in said and "row 5 (di): not taken: 'many' is no number" in said
     assert "2 new points" in said and given(marks) == {"ann": (1.5, "=well"), "bo": (2, "=well")}
     assert tool.main(["hand", "--csv", table]) == 0
     assert "hand (kept 1).csv" in capsys.readouterr().out, "what a person filled in is kept"
     marks.give(1, "why", 0.5, "on the page")
     changed(table, lambda row: row.update(points={"ann": "2", "bo": "2"}.get(row["student"], "")))
     assert tool.main(["hand", "--read", table]) == 1
-    assert "row 2: not taken: 0.5 points were given in the meantime" in capsys.readouterr().out
+    assert "row 2 (ann): not taken: 0.5 points were given in the meantime" in capsys.readouterr().out
     assert given(marks) == {"ann": (0.5, "on the page"), "bo": (2, "=well")}
+
+
+def test_points_of_a_test_can_be_changed_twice_by_a_table(marks, tmp_path):
+    table, test = str(tmp_path / "hand.csv"), "sums-test"
+
+    def correct(points):
+        assert tool.main(["hand", "99", "--csv", table]) == 0
+        rows = list(csv.DictReader(open(table, encoding="utf-8-sig", newline="")))
+        own = [row for row in rows if row["student"] == "bo"]
+        row = own[-1] | {"question": test, "points": points}
+        assert (own[-1]["question"] == test) is (points != "0.25")
+        with open(table, "w", encoding="utf-8-sig", newline="") as file:
+            writer = csv.DictWriter(file, list(row))
+            writer.writeheader()
+            writer.writerow(row)
+        return tool.main(["hand", "--read", table])
+
+    assert correct("0.25") == 0 and correct("0.75") == 0
+    (bo,) = (one for one in marks.attempts() if one.student == "bo")
+    assert bo.given[test].points == 0.75
+
+
+def test_a_key_in_the_row_of_another_student_is_not_taken(marks, tmp_path, capsys):
+    table = str(tmp_path / "hand.csv")
+    assert tool.main(["hand", "99", "--csv", table]) == 0
+    keys = {"ann": "bo", "bo": "ann"}
+    rows = list(csv.DictReader(open(table, encoding="utf-8-sig", newline="")))
+    key = {row["student"]: row["key"] for row in rows}
+    changed(table, lambda row: row.update(points="1", key=key[keys.get(row["student"], row["student"])]))
+    assert tool.main(["hand", "--read", table]) == 1
+    said = capsys.readouterr().out
+    assert "row 2 (ann): not taken: its key is that of bo" in said and "2 new points" in said
+    assert given(marks).keys() == {"cy", "di"}
+
+
+def test_grading_again_says_what_a_person_gave(marks, tmp_path, capsys):
+    marks.give(1, "why", 1.5, "")
+    assert tool.main([str(tmp_path / "pile")]) == 0
+    assert "with what a person gave: 7.5 of 8" in capsys.readouterr().out
 
 
 def test_points_reach_the_table_and_the_page_of_the_student(marks, tmp_path):
@@ -214,6 +253,7 @@ def test_points_reach_the_table_and_the_page_of_the_student(marks, tmp_path):
     assert tool.main(["export", *out]) == 0
     page = (tmp_path / "back" / "ann" / f"{NAME}.html").read_text()
     assert "Say which &lt;sum&gt;.<br>Then why." in page and "1.5 of 2" in page
+    assert "In all: <b>7.5 of 8</b>." in page
     assert "not yet read" in (tmp_path / "back" / "bo" / f"{NAME}.html").read_text()
     with open(tmp_path / "grades.csv", encoding="utf-8-sig", newline="") as file:
         ann, *_ = csv.DictReader(file)

@@ -51,18 +51,28 @@ def shown(one, question, anonymous):
 
 
 def table(marks, names, anonymous):
-    """A CSV with a row for each answer; points and comment are to be filled in."""
+    """A CSV with a row for each answer, and for each test whose points a person has changed: points and
+    comment are to be filled in.
+    """
     rows = []
+
+    def add(one, assignment, question, most, answer):
+        given = one.given.get(question)
+        who = {} if anonymous else {"student": one.student}
+        rows.append(who | {
+            "assignment": assignment, "question": question, "of": rounded(most), "answer": answer,
+            "points": rounded(given.points) if given else "", "comment": given.comment if given else "",
+            "key": f"a{one.id}v{given.version if given else 0}",
+        })  # fmt: skip
+
     for assignment, question, most, _, _, attempts in questions(marks, names):
         for one in shuffled(attempts) if anonymous else attempts:
-            given = one.given.get(question)
-            own = given.version if given else 0
-            who = {} if anonymous else {"student": one.student}
-            rows.append(who | {
-                "assignment": assignment, "question": question, "of": rounded(most),
-                "answer": shown(one, question, anonymous), "points": rounded(given.points) if given else "",
-                "comment": given.comment if given else "", "key": f"a{one.id}v{own}",
-            })  # fmt: skip
+            add(one, assignment, question, most, shown(one, question, anonymous))
+    wanted = {path.stem for path in source.sources(names)}
+    changed = [one for one in marks.attempts() if one.counts and one.assignment in wanted]
+    for one in shuffled(changed) if anonymous else changed:
+        for test in one.given.keys() & one.marks.keys():
+            add(one, one.assignment, test, one.marks[test].of, "")
     return written(rows)
 
 
@@ -73,25 +83,29 @@ def read_table(marks, path):
         raise ValueError(
             f"{path}: expected a table of `hand --csv`, its columns {', '.join(sorted(missing))} too"
         )
+    students = {one.id: one.student for one in marks.attempts()}
     before = {(one.id, name): given for one in marks.attempts() for name, given in one.given.items()}
     lines, taken = [], 0
     for line, row in enumerate(rows, 2):
         points, comment = row["points"].strip(), unquoted(row["comment"]).strip()
+        who = unquoted(row.get("student") or "").strip()
         if not points:
             lines += [f"row {line}: a comment without points"] * bool(comment)
             continue
         try:
             found = KEY.fullmatch(row["key"].strip())
             if not found:
-                raise ValueError("its key has been changed")
+                raise ValueError("its key has been changed" if row["key"].strip() else "its key is missing")
             attempt, version, question = int(found[1]), int(found[2]), row["question"].strip()
+            if who and students.get(attempt, who) != who:
+                raise ValueError(f"its key is that of {students[attempt]}")
             known = before.get((attempt, question))
             if known and known.carried and (known.points, known.comment) == (number(points), comment):
                 continue
             given = marks.give(attempt, question, number(points), comment, version)
             taken += known is None or given.version != known.version
         except ValueError as error:
-            lines.append(f"row {line}: not taken: {error}")
+            lines.append(f"row {line}{who and f' ({who})'}: not taken: {error}")
     return [*lines, f"{taken} new points"], not lines
 
 

@@ -46,6 +46,13 @@ class Result:
         marks.keep(self.student, self.assignment, self.digest, self.handed_in, file=file, **about)
 
 
+def total(attempt):
+    """All points of an attempt, of how many, and what is not yet read."""
+    points, most = attempt.points + attempt.by_hand, attempt.most + attempt.most_by_hand
+    left = f", {len(attempt.open)} not yet read" if attempt.open else ""
+    return f"{rounded(points)} of {rounded(most)}{left}"
+
+
 def table(results, attempts=()):
     """Points of each submission; below, the tests that failed, why, and what its student is told of it."""
     known, lines = {}, []
@@ -62,12 +69,17 @@ def table(results, attempts=()):
                 lines.append(f"    {'':<24} the student reads: {mark.brief}")
         lines += [f"    cell {cell}: {said}" for cell, all_ in result.wrong.items() for said in all_]
         lines += [f"    {remark}" for remark in result.remarks]
-        others = len(known.get((result.student, result.assignment), ())) - 1
-        if others > 0:
-            lines.append(f"    {others + 1} attempts are in the marks; the last one counts")
+        own = known.get((result.student, result.assignment), ())
+        if len(own) > 1:
+            lines.append(f"    {len(own)} attempts are in the marks; the last one counts")
+        lines += [f"    with what a person gave: {total(one)}" for one in own if one.counts and one.given]
     return "\n".join(lines)
 
 
+RULE = (
+    "Half of a test's points are for ordinary calls, if all of them are right; otherwise the test has no "
+    "points. Its further kinds of calls share the other half."
+)
 STYLE = """\
 body { font: 16px/1.5 sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse }
@@ -97,7 +109,7 @@ def for_student(attempt):
     if attempt.assignment:
         by_hand = f" By a person: <b>{rounded(attempt.by_hand)} of {rounded(attempt.most_by_hand)}</b>"
         by_hand += f" ({len(attempt.open)} not yet read)." if attempt.open else "."
-        by_hand = by_hand if attempt.answers else ""
+        by_hand = f"{by_hand} In all: <b>{total(attempt)}</b>." if attempt.answers else ""
         parts.insert(
             0,
             f"""\
@@ -106,6 +118,8 @@ Seed of the release: {attempt.seed}. Handed in: {attempt.handed_in}, attempt {at
         )
         body = "\n".join(f"<tr>{row}</tr>" for row in cells)
         parts.append(f"<table><tr><th>test</th><th>points</th><th>of</th><th>why</th></tr>\n{body}</table>")
+        if any(mark.points < mark.of for mark in attempt.marks.values()):
+            parts.append(f"<p>{RULE}</p>")
     else:
         file = html.escape(Path(attempt.file).name)
         parts.append(f"<p>File: {file}, {attempt.handed_in}. Hand in a notebook, as Jupyter saves it.</p>")
