@@ -148,6 +148,8 @@ def _mend(element, display):
             child.text = child.text.replace("\\_", "_")
         if (child.text or "").startswith("\\") or (child.tag == "mi" and child.text == "&"):
             raise Unreadable(child.text)
+        if child.text == "∖":  # most fonts lack it
+            child.text = "\\"
         _mend(child, display)
         if display and child.tag in UNDER and child[0].text in STACKED:
             child.tag = UNDER[child.tag]
