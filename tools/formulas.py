@@ -148,7 +148,7 @@ def _mend(element, display):
             child.text = child.text.replace("\\_", "_")
         if (child.text or "").startswith("\\") or (child.tag == "mi" and child.text == "&"):
             raise Unreadable(child.text)
-        if child.text == "∖":  # most fonts lack it
+        if child.text in ("∖", "⧵"):  # most fonts lack them
             child.text = "\\"
         _mend(child, display)
         if display and child.tag in UNDER and child[0].text in STACKED:

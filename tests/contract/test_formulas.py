@@ -79,5 +79,6 @@ def test_bars_around_something_are_a_pair(norm):
 
 
 def test_a_single_bar_stays_and_a_sign_after_an_operator_is_a_sign():
+    assert "<mi>\\</mi>" in to_mathml(r"N(u) \setminus v")
     assert "form=" not in to_mathml("p(y|x)") and "form=" not in to_mathml("a - b")
     assert to_mathml(r"x = -\infty").count('form="prefix">−') == 1 and "form=" not in to_mathml("(a) - b")
