@@ -18,7 +18,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 STYLE = """
 math { font-family: "Latin Modern Math", "STIX Two Math", "Cambria Math", "Libertinus Math",
   "TeX Gyre Termes Math", "DejaVu Math TeX Gyre", math; }
-mtd { padding: .25em .15em; } mtd[columnalign="right"] { text-align: right; }
+mtd { padding: .25em .15em; } mtd[columnalign="right"] { text-align: right; text-align: -webkit-right; }
 mtd[columnalign="left"] { text-align: left; }
 menclose[notation="box"] { border: 1px solid; padding: .2em; }
 """
