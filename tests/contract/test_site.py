@@ -185,7 +185,7 @@ def test_links_lead_to_pages_or_become_text():
     assert linked("[r](../notebooks/results/02_limits.csv)", *guide) == "[r](../records/02.md#02_limits)"
     assert linked("x <!-- holds: a > b -->, y") == "x, y"
     assert linked("write `<!-- so -->` <!-- b\n -->or\n<!-- c -->\nz") == "write `<!-- so -->`or\nz"
-    assert linked("see [SPEC.md](../docs/SPEC.md#a)").startswith("see [Specification: the algorithms")
+    assert linked("see [USING.md](../docs/USING.md)").startswith("see [Using ")
 
 
 def test_a_page_shows_the_outputs_of_its_run_and_others_the_stored_ones(tmp_path):
