@@ -14,6 +14,11 @@ SINGLE = 2.5  # the most by which single timings of one pass differed in a recor
 SHOWN = 6  # numbers of a claim, one by one
 
 
+def two_digits(x):
+    """A number of two digits; from 100 on a whole number, so that none has a power of ten."""
+    return f"{x:,.0f}" if abs(x) >= 99.5 else f"{x:.2g}"
+
+
 class Found(NamedTuple):
     """A number, and half of its 95 % interval: 0 for a count, infinity where one run says nothing of it."""
 
@@ -28,7 +33,8 @@ class Found(NamedTuple):
         if not math.isnan(self.p):
             return f"{text} (p {self.p:.2g})"
         if self.factor > 1.0:
-            return f"{text} ({self.value / self.factor:.2g} to {self.value * self.factor:.2g})"
+            least, most = self.value / self.factor, self.value * self.factor
+            return f"{text} ({two_digits(least)} to {two_digits(most)})"
         return f"{text} ±{self.error:.2g}" if 0.0 < self.error < math.inf else text
 
 

@@ -24,7 +24,7 @@ def linked(where):
 def sentence(row):
     """What is claimed, our numbers and the verdict, as one sentence."""
     claim = row.claim[0].upper() + row.claim[1:]
-    return f"{claim} - {row.ours} - {row.verdict}."
+    return f"{claim}: {row.ours}; {row.verdict}."
 
 
 def ledger(folder=RESULTS):
