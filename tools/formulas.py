@@ -45,7 +45,9 @@ UNDER = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
 SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
 PRIMES = {"\u2032", "\u2033", "\u2034"}
 BARS = "|", "‖"
+OPENING, CLOSING = {"(", "[", "{"}, {")", "]", "}"}
 SIGNS = {"−", "-"}
+BEFORE_SIGN = {*"=<>≤≥≈≠∈→∝,;:+·×/", *OPENING}
 
 # What is rewritten before reading: environments it does not know, spacing it would print.
 REWRITES = [
@@ -124,13 +126,20 @@ def _unraise(element):
 def _operators(row):
     """Forms that browsers guess wrong: bars around something, as of a norm; a sign after another operator."""
     inner = [child[0] if child.tag in SCRIPTS else child for child in row]
-    for bar in BARS:
-        found = [one for one in inner if one.tag == "mo" and one.text == bar]
+    groups, closed = [[]], []  # the bars between the same brackets
+    for one in inner:
+        if one.text in OPENING:
+            groups.append([])
+        elif one.text in CLOSING:
+            closed.append(groups.pop() if len(groups) > 1 else [])
+        elif one.tag == "mo" and one.text in BARS:
+            groups[-1].append(one)
+    for found in ([one for one in group if one.text == bar] for group in [*closed, *groups] for bar in BARS):
         for k, one in enumerate(found if len(found) % 2 == 0 else ()):
             one.attrib.setdefault("stretchy", "false")
             one.set("form", ("prefix", "postfix")[k % 2])
     for before, sign in pairwise(inner):
-        if sign.text in SIGNS and before.tag == "mo" and before.text not in (")", "]", "}", "!", *BARS):
+        if sign.text in SIGNS and before.text in BEFORE_SIGN:
             sign.set("form", "prefix")
 
 

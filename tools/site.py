@@ -4,6 +4,7 @@ python -m tools.site          build/site/index.html; nothing is executed
 """
 
 import copy
+import html
 import re
 import shutil
 import sys
@@ -46,10 +47,16 @@ GUIDES = {  # file of the checkout: its page
 REFERENCE = {f"docs/{name}.md": f"guides/{name.lower()}" for name in ("PAPERS", "SPEC", "MEASURED")}
 LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(#[^)\s]*)?\)")
 ATTACHED = re.compile(r"^@(\w+)(.*)$", re.M)
-SUMMARY, FORMULA = re.compile(r"<summary>.*?</summary>", re.S), re.compile(r"\$([^$]+)\$")
+# What means itself: fenced code, code, formulas; and comments, which readers of pages do not need.
+APART = re.compile(
+    r"^(?P<fence>[ \t]*(?P<marks>`{3,}|~{3,}))(?P<language>[^\n]*)(?P<body>\n.*?^[ \t]*(?P=marks)[ \t]*$)"
+    r"|(?P<comment>^[ \t]*<!--.*?-->\n?|[ \t]*<!--.*?-->)"
+    r"|(?<!`)(?P<tick>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=tick)(?!`)"
+    r"|\$\$.+?\$\$|\$(?P<formula>[^$\n]+)\$",
+    re.S | re.M,
+)
+SUMMARY = re.compile(r"<summary>.*?</summary>", re.S)
 RECORDED = re.compile(r"^(\w+): recorded (.*)\n", re.M)  # as studies.recorded prints it
-COMMENT = re.compile(r"(?P<code>^```.*?^```$|`[^`\n]+`)|^[ \t]*<!--.*?-->\n?|[ \t]*<!--.*?-->", re.S | re.M)
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.S | re.M)
 LONG = 24  # signs of a cell that may take several lines
 
 
@@ -81,13 +88,33 @@ def relinked(text, source, page, where):
         up = "../" * page.count("/")
         return f"]({up}{found}{anchor if '#' not in found else ''})"
 
-    text = re.sub(r"\[`?([\w./]+\.(?:md|ipynb))`?\]\((?=([\w./]+))", titled, text)
+    kept = []
+
+    def keep(match):
+        if match["comment"]:
+            return ""
+        kept.append(match)
+        return f"\0{len(kept) - 1}\0"
+
+    def back(match):
+        one = kept[int(match[1])]
+        if one["fence"] and not one["language"].strip():  # no language is no Python
+            return f"{one['fence']}text{one['body']}"
+        return one[0]
+
+    def drawn(match):
+        one = kept[int(match[1])]
+        return to_mathml(one["formula"]) if one["formula"] else one[0]
+
+    text = APART.sub(keep, text)
+    text = re.sub(r"\[([\w./]+\.(?:md|ipynb))\]\((?=([\w./]+))", titled, text)
     text = re.sub(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(#\)", r"\1", LINK.sub(target, text))
-    text = COMMENT.sub(lambda found: found["code"] or "", text)
-    text = FENCE.sub(
-        lambda found: f"```{found[1] or 'text'}\n{found[2]}```", text
-    )  # no language is no Python
-    return SUMMARY.sub(lambda found: FORMULA.sub(lambda tex: to_mathml(tex[1]), found[0]), text)
+    text = SUMMARY.sub(lambda found: re.sub("\0(\\d+)\0", drawn, found[0]), text)
+    return re.sub("\0(\\d+)\0", back, text)
+
+
+def file_of(record):
+    return f"notebooks/results/{record}.csv"
 
 
 def with_records(outputs, page, where):
@@ -96,13 +123,13 @@ def with_records(outputs, page, where):
     for out in outputs:
         if out.output_type == "stream":
             found += RECORDED.findall(out.text)
-            out.text = RECORDED.sub("", out.text)
+            out.text = RECORDED.sub(lambda line: line[0] * (file_of(line[1]) not in where), out.text)
         if out.output_type != "stream" or out.text.strip():
             kept.append(out)
     links = [
-        f'<a href="{where[file].replace(".md", ".html")}">{name}</a> ({about})'
+        f'<a href="{where[file].replace(".md", ".html")}">{name}</a> ({html.escape(about)})'
         for name, about in found
-        if (file := f"notebooks/results/{name}.csv") in where
+        if (file := file_of(name)) in where
     ]
     if links:
         text = f'<p class="recorded">Recorded: {"; ".join(links)}</p>'

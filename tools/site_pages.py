@@ -143,7 +143,7 @@ def rows_of(table, class_="table dataframe"):
 
 def short(cell):
     """A number with more digits than a reader wants, in four; the file has all."""
-    return f"{float(cell):.4g}" if re.fullmatch(r"-?\d*\.\d{6,}(e-?\d+)?", cell) else cell
+    return f"{float(cell):.4g}" if re.fullmatch(r"-?\d*\.\d{6,}(e[-+]?\d+)?", cell) else cell
 
 
 def records(number):

@@ -25,7 +25,7 @@ import numpy as np
 
 from crfbook._checks import ModelFileError, Stored, check_arrays, check_fields, number, shown
 from crfbook.data.constraints import Constraints, violations
-from crfbook.data.corpus import make_corpus, offsets, ragged_index
+from crfbook.data.corpus import make_corpus, offsets, plain_transitions, ragged_index
 from crfbook.data.features import FeatureSet, distinct_keys
 from crfbook.data.files import check_features, part_of, prefixed
 from crfbook.distributed.places import load_arrays, place_of, read_text, save_arrays, write_text
@@ -309,8 +309,11 @@ def own_part(corpus, features):
     classes = distinct_keys(corpus.edge_class[inner].astype(np.int64))
     edge_class = np.zeros_like(corpus.edge_class)
     edge_class[inner] = np.searchsorted(classes, corpus.edge_class[inner])
-    items, class_ptr = ragged_index(corpus.class_ptr, classes if len(classes) else [0])
+    items, class_ptr = ragged_index(corpus.class_ptr, classes)
     corpus = corpus._replace(edge_class=edge_class, class_ptr=class_ptr, class_attr=corpus.class_attr[items])
+    corpus = corpus if len(classes) else plain_transitions(corpus)
+    ones = {name: np.zeros(0) for name in ("attr_val", "seq_weight") if np.all(getattr(corpus, name) == 1)}
+    corpus = corpus._replace(**ones)
     attr = distinct_keys(corpus.attr_idx.astype(np.int64))
     edge = np.union1d(np.zeros(1, np.int64), corpus.class_attr)
     node_item, node_ptr = ragged_index(features.node_ptr, attr)

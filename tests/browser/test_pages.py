@@ -25,7 +25,8 @@ LEFT_OUT = [["math"], [".highlight pre"], ["table.dataframe tr"]]
 AXE = """part => axe.run(part, {resultTypes: ["violations"], preload: false}).then(found => found.violations
   .filter(one => ["serious", "critical"].includes(one.impact))
   .map(one => [one.id, one.nodes.length, one.nodes[0].html.slice(0, 200)]))"""
-CUT = """() => [...document.querySelectorAll(".bd-article :is(pre, div.math, math, img, table)")].filter(one => {
+CUT = """() => [...document.querySelectorAll(".bd-article :is(pre, div.math, math, img, table)")]
+  .filter(one => {
   const box = one.getBoundingClientRect();
   const inside = ["math", "TABLE"].includes(one.tagName) ? 0 : one.scrollWidth - one.clientWidth;
   return box.width && (box.right > innerWidth + 1 || box.left < 0 || inside > 1);

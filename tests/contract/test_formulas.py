@@ -80,5 +80,8 @@ def test_bars_around_something_are_a_pair(norm):
 
 def test_a_single_bar_stays_and_a_sign_after_an_operator_is_a_sign():
     assert "<mi>\\</mi>" in to_mathml(r"N(u) \setminus v")
+    for conditional in (r"p(y|x) \log p(y|x)", r"\Pr(A|B)=\Pr(B|A)", r"\infty - 1", r"x^\top - y"):
+        assert "form=" not in to_mathml(conditional), conditional
+    assert to_mathml(r"E(|x|) + |y|").count("form=") == 4
     assert "form=" not in to_mathml("p(y|x)") and "form=" not in to_mathml("a - b")
     assert to_mathml(r"x = -\infty").count('form="prefix">−') == 1 and "form=" not in to_mathml("(a) - b")

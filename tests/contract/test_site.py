@@ -185,6 +185,18 @@ def test_links_lead_to_pages_or_become_text():
     assert linked("[r](../notebooks/results/02_limits.csv)", *guide) == "[r](../records/02.md#02_limits)"
     assert linked("x <!-- holds: a > b -->, y") == "x, y"
     assert linked("write `<!-- so -->` <!-- b\n -->or\n<!-- c -->\nz") == "write `<!-- so -->`or\nz"
+    for code in (
+        "```python\nf[i](x) <!-- a -->\n```",
+        "~~~text\na[b](c)\n~~~",
+        "`a[b](c)`",
+        "$p[i](x)$",
+        "$$\na[b](c)\n$$",
+    ):
+        assert linked(f"so\n{code}\nthen [x](nowhere.md)") == f"so\n{code}\nthen x"
+    assert linked("  ```\n  a\n  ```") == "  ```text\n  a\n  ```"
+    assert "<math" in linked("<summary>why $x$ and `$y`</summary>") and "`$y`" in linked(
+        "<summary>`$y`</summary>"
+    )
     assert linked("see [USING.md](../docs/USING.md)").startswith("see [Using ")
 
 

@@ -239,6 +239,16 @@ def test_a_key_in_the_row_of_another_student_is_not_taken(marks, tmp_path, capsy
     said = capsys.readouterr().out
     assert "row 2 (ann): not taken: its key is that of bo" in said and "2 new points" in said
     assert given(marks).keys() == {"cy", "di"}
+    for change, code, told in (
+        ({"assignment": "02_other"}, 1, f"its key is that of ann, {NAME}"),
+        ({"key": "a99999999999999999999v1"}, 1, "its key has been changed"),
+        ({"student": " \u00c5sa"}, 0, ""),  # a name that is nobody's, as a wrong encoding makes it
+    ):
+        assert tool.main(["hand", "99", "--csv", table]) == 0
+        changed(table, lambda row, change=change: row.update(points="1", **change))
+        assert tool.main(["hand", "--read", table]) == code
+        assert told in capsys.readouterr().out
+    assert given(marks).keys() == set(ANSWERS)
 
 
 def test_grading_again_says_what_a_person_gave(marks, tmp_path, capsys):

@@ -102,6 +102,32 @@ def test_shards_of_a_text_share_its_alphabet_and_are_those_of_many_parts(tmp_pat
     assert other.digest == found.digest and len(merged) == len(other) - 1
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (
+            ([[("ap", "x"), ("bq", "y")], [("cp", "x")]], [["A", "B"], ["A"]]),
+            {"template": "U0:%x[0,0]\nB1:%x[0,1]\n"},
+        ),
+        (([[{"a": 2.0}], [{"a": 1.0}]], [["x"], ["y"]]), {}),
+        (([[{"a": 2.0}], [{"a": 1.0}]], [["x"], ["y"]], [1.0, 3.0]), {}),
+    ],
+    ids=["a word without a class", "values of one", "weights of one"],
+)
+def test_a_shard_stores_what_its_own_text_would(text, options, tmp_path, monkeypatch):
+    crf, found = CRF(**options), []
+    for least in (writing.LEAST, 1):
+        monkeypatch.setattr(writing, "LEAST", least)
+        found.append(write_shards([text], tmp_path / str(least), crf, shard_tokens=1))
+    assert found[0].digest == found[1].digest and len(found[0]) == 2
+
+
+def test_other_shards_of_the_same_text_are_not_taken_for_these(tmp_path):
+    write_shards([columns(ROWS)], tmp_path, CRF(template=TEMPLATE), shard_tokens=9)
+    with pytest.raises(ShardError, match="the shards there are of others"):
+        write_shards([columns(ROWS)], tmp_path, CRF(template=TEMPLATE), shard_tokens=12)
+
+
 def test_what_is_left_out_is_said(tmp_path):
     crf = CRF(constraints="BIO", on_violation="drop")
     with pytest.warns(UserWarning, match=r"^\d+ training sequences violate the constraints and were left"):

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
 from threading import Lock
+from unicodedata import normalize
 
 from tools.grading import assignment as source
 from tools.grading.complaints import printable
@@ -22,7 +23,7 @@ from tools.grading.tables import number, readable, unquoted, written
 PAGE = Path(__file__).resolve().parents[1] / "hand.html"
 LARGEST = 100_000  # bytes that the page may send at once; characters of a comment are fewer
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{}'; connect-src 'self'"
-KEY = re.compile(r"a(\d+)v(\d+)")
+KEY = re.compile(r"a(\d{1,15})v(\d{1,15})")
 
 
 def questions(marks, names):
@@ -38,6 +39,11 @@ def questions(marks, names):
 def shuffled(attempts):
     """In an order that says nothing of names: by what was handed in."""
     return sorted(attempts, key=lambda one: sha256(json.dumps(list(one.answers.items())).encode()).digest())
+
+
+def plain(name):
+    """A name as tables hold it, and spreadsheets give it back."""
+    return normalize("NFC", unquoted(name)).strip()
 
 
 def shown(one, question, anonymous):
@@ -71,7 +77,7 @@ def table(marks, names, anonymous):
     wanted = {path.stem for path in source.sources(names)}
     changed = [one for one in marks.attempts() if one.counts and one.assignment in wanted]
     for one in shuffled(changed) if anonymous else changed:
-        for test in one.given.keys() & one.marks.keys():
+        for test in filter(one.given.__contains__, one.marks):
             add(one, one.assignment, test, one.marks[test].of, "")
     return written(rows)
 
@@ -83,12 +89,13 @@ def read_table(marks, path):
         raise ValueError(
             f"{path}: expected a table of `hand --csv`, its columns {', '.join(sorted(missing))} too"
         )
-    students = {one.id: one.student for one in marks.attempts()}
+    owner = {one.id: (plain(one.student), one.assignment) for one in marks.attempts()}
+    students = {student for student, _ in owner.values()}
     before = {(one.id, name): given for one in marks.attempts() for name, given in one.given.items()}
     lines, taken = [], 0
     for line, row in enumerate(rows, 2):
         points, comment = row["points"].strip(), unquoted(row["comment"]).strip()
-        who = unquoted(row.get("student") or "").strip()
+        who, of = plain(row.get("student") or ""), (row.get("assignment") or "").strip()
         if not points:
             lines += [f"row {line}: a comment without points"] * bool(comment)
             continue
@@ -97,13 +104,15 @@ def read_table(marks, path):
             if not found:
                 raise ValueError("its key has been changed" if row["key"].strip() else "its key is missing")
             attempt, version, question = int(found[1]), int(found[2]), row["question"].strip()
-            if who and students.get(attempt, who) != who:
-                raise ValueError(f"its key is that of {students[attempt]}")
+            student, assignment = owner.get(attempt, (who, of))
+            if who in students - {student} or of not in ("", assignment):
+                raise ValueError(f"its key is that of {student}, {assignment}")
             known = before.get((attempt, question))
             if known and known.carried and (known.points, known.comment) == (number(points), comment):
                 continue
             given = marks.give(attempt, question, number(points), comment, version)
             taken += known is None or given.version != known.version
+            before[attempt, question] = given
         except ValueError as error:
             lines.append(f"row {line}{who and f' ({who})'}: not taken: {error}")
     return [*lines, f"{taken} new points"], not lines

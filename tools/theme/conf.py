@@ -128,7 +128,7 @@ def keep_punctuation(app, doctree, page):
     """A full stop or a comma stays in the line of the formula that it follows."""
     for formula in doctree.findall(nodes.math):
         after = formula.next_node(descend=False, siblings=True)
-        if isinstance(after, nodes.Text) and (tail := re.match(r"[.,;:?!)]+", after)):
+        if isinstance(after, nodes.Text) and (tail := re.match(r"[.,;:?!)]+(?=\s|$)", after)):
             formula["tail"] = tail[0]
             after.parent.replace(after, nodes.Text(after[tail.end() :]))
 
