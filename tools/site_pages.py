@@ -14,7 +14,7 @@ from studies.claims import PAPERS, VERDICTS, claims
 from studies.records import RESULTS, read_record
 from tools.chapters import PARTS, ROOT, chapters, promise, read, title
 
-SHOWN = 40  # rows of a record that stand open on its page
+SHOWN = 40  # rows of a record on its page, where it has more than twice as many
 # of a docstring: an argument, an attribute; "Source: ..." and "int64: ..." are none
 MEMBER = re.compile(r"((?!u?int\d|float\d|bool\b|[A-Z]\w+:)[\w.*]+(?:, [\w.*]+)*) ?: (.+)")
 VERDICT = re.compile(r"^([a-z.][^:\n]*): ", re.M)
@@ -148,16 +148,17 @@ def short(cell):
 
 def records(number):
     """The page of a chapter's records; every one has what it was made by, its rows, and its file."""
-    found = [f"# Records of chapter {number}\n"]
+    found = [f"# Records of chapter {number}\n", f"What chapter {number} shows, as it was recorded.\n"]
     for path in sorted(RESULTS.glob(f"{number}_*.csv")):
         about, rows = read_record(path)
         table = [list(rows[0]), *([html.escape(short(x or "")) for x in row.values()] for row in rows)]
         made = f"{about['date']}, commit {about['commit']}, {float(about['seconds']):,.0f} s"
         found.append(f"## {path.stem}\n\nRecorded {made}. {len(rows):,} rows.\n")
         found.append(f'```{{raw}} html\n<p><a href="csv/{path.name}" download>{path.name}</a></p>\n```\n')
-        found.append(rows_of(table[: SHOWN + 1]))
-        if len(rows) > SHOWN:
-            found.append(f"The first {SHOWN} rows; the file has all.\n")
+        shown = SHOWN if len(rows) > 2 * SHOWN else len(rows)
+        found.append(rows_of(table[: shown + 1]))
+        if len(rows) > shown:
+            found.append(f"The first {shown} rows; the file has all.\n")
     return "\n".join(found)
 
 
