@@ -312,6 +312,7 @@ def own_part(corpus, features):
     items, class_ptr = ragged_index(corpus.class_ptr, classes)
     corpus = corpus._replace(edge_class=edge_class, class_ptr=class_ptr, class_attr=corpus.class_attr[items])
     corpus = corpus if len(classes) else plain_transitions(corpus)
+    # values and weights that are all 1 are not stored
     ones = {name: np.zeros(0) for name in ("attr_val", "seq_weight") if np.all(getattr(corpus, name) == 1)}
     corpus = corpus._replace(**ones)
     attr = distinct_keys(corpus.attr_idx.astype(np.int64))

@@ -100,7 +100,8 @@ def write_shards(
     client : dask.distributed.Client, or None: this process does it all.
     columns : of files of columns: the name of each column, the label's among them; None leaves one out.
     label : name of the column that holds labels.
-    shard_tokens : a text of more tokens becomes several shards of about so many (whole sentences).
+    shard_tokens : a text of more tokens becomes several shards of about so many (whole sentences). Smaller
+        shards save no memory here: a process encodes at least 250,000 tokens of a text at a time.
     verbose : print what is done.
 
     Returns `Shards`. Encoder and weights are those that `CRF.fit` would have found in all texts together.

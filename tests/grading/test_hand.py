@@ -14,7 +14,8 @@ from helpers.assignments import NAME
 from tools import grade as tool
 from tools import teaching
 from tools.grading import hand
-from tools.grading.marks import Marks
+from tools.grading.marks import Mark, Marks
+from tools.grading.report import RULE, for_student
 
 needs_browser = pytest.mark.skipif(teaching.browser() is None, reason="no Chromium on this machine")
 SCRIPT = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\"></script>"
@@ -264,6 +265,11 @@ def test_points_reach_the_table_and_the_page_of_the_student(marks, tmp_path):
     page = (tmp_path / "back" / "ann" / f"{NAME}.html").read_text()
     assert "Say which &lt;sum&gt;.<br>Then why." in page and "1.5 of 2" in page
     assert "In all: <b>7.5 of 8</b>." in page
+    assert RULE not in page  # nothing was lost
+    one = next(one for one in marks.attempts() if one.student == "ann")
+    one.marks["sums-test"] = Mark(0, 1, "wrong", "wrong")
+    assert RULE in for_student(one)[1]
+    assert "In all: <b>6 of 8, 1 not yet read</b>." in (tmp_path / "back" / "bo" / f"{NAME}.html").read_text()
     assert "not yet read" in (tmp_path / "back" / "bo" / f"{NAME}.html").read_text()
     with open(tmp_path / "grades.csv", encoding="utf-8-sig", newline="") as file:
         ann, *_ = csv.DictReader(file)

@@ -41,7 +41,7 @@ def shuffled(attempts):
     return sorted(attempts, key=lambda one: sha256(json.dumps(list(one.answers.items())).encode()).digest())
 
 
-def plain(name):
+def bare(name):
     """A name as tables hold it, and spreadsheets give it back."""
     return normalize("NFC", unquoted(name)).strip()
 
@@ -89,13 +89,13 @@ def read_table(marks, path):
         raise ValueError(
             f"{path}: expected a table of `hand --csv`, its columns {', '.join(sorted(missing))} too"
         )
-    owner = {one.id: (plain(one.student), one.assignment) for one in marks.attempts()}
+    owner = {one.id: (bare(one.student), one.assignment) for one in marks.attempts()}
     students = {student for student, _ in owner.values()}
     before = {(one.id, name): given for one in marks.attempts() for name, given in one.given.items()}
     lines, taken = [], 0
     for line, row in enumerate(rows, 2):
         points, comment = row["points"].strip(), unquoted(row["comment"]).strip()
-        who, of = plain(row.get("student") or ""), (row.get("assignment") or "").strip()
+        who, of = bare(row.get("student") or ""), (row.get("assignment") or "").strip()
         if not points:
             lines += [f"row {line}: a comment without points"] * bool(comment)
             continue

@@ -77,8 +77,8 @@ def table(results, attempts=()):
 
 
 RULE = (
-    "Half of a test's points are for ordinary calls, if all of them are right; otherwise the test has no "
-    "points. Its further kinds of calls share the other half."
+    "A test whose ordinary calls are not all right has no points. Where it has further kinds of calls, these "
+    "share half of its points."
 )
 STYLE = """\
 body { font: 16px/1.5 sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em; color: #222 }
